@@ -1,0 +1,1 @@
+"""Shared pieces of the tests are imported as `tests.<room>.<module>`."""
