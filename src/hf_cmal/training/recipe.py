@@ -1,0 +1,214 @@
+"""A recipe is a YAML file that says all about one stage; this file reads it strictly and runs the stage.
+
+`base: other.yaml` (one level) holds what the stages of a ladder share, `key=value` words override single values, and
+`${...}` interpolates. An unknown key is an error that lists the legal ones. The resolved recipe is saved beside what
+it made. The stages themselves are in `stages.py`.
+"""
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from hf_cmal.tasks import ModelOptions, get_task
+from hf_cmal.training.arguments import CmalTrainingArguments, SequenceTrainingArguments
+
+RESOLVED_RECIPE = "recipe.yaml"
+TRAINING_ARGUMENTS = {
+    "teacher_xe": SequenceTrainingArguments,
+    "student_xe": SequenceTrainingArguments,
+    "cmal": CmalTrainingArguments,
+}
+STAGES = (*TRAINING_ARGUMENTS, "distill", "evaluate")
+
+
+@dataclass(frozen=True)
+class DistillationOptions:
+    """How the teacher writes pseudo-targets (Sec. 4.6); the number of beams is Sec. 5.1.2's 3 or Sec. 6.1.2's 4."""
+
+    num_beams: int = 4
+    batch_size: int = 32
+    bf16: bool = False
+
+
+@dataclass(frozen=True)
+class System:
+    """One row of an evaluation: a folder, and how it decodes."""
+
+    model: str
+    num_beams: int = 1
+    remove_consecutive_duplicates: bool = False
+
+
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """What is measured: each system on a split, and its latency at batch 1 against `rival` in the same run."""
+
+    split: str = "test"
+    systems: dict[str, System] = field(default_factory=dict)
+    rival: str | None = None
+    batch_size: int = 64
+    latency_rows: int = 100
+    result: str = "result.json"
+    examples: int = 5
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One stage.
+
+    Attributes:
+        stage: one of `STAGES`.
+        task: a name of `hf_cmal.tasks.TASKS`.
+        root: a folder for the recipe's own use in `${root}/...`.
+        output_dir: where the stage writes.
+        data: options of the task, see `TranslationData` and `CaptioningData`.
+        model: shape of the teacher and its student.
+        teacher: folder of the teacher (stages distill and student_xe).
+        student: folder of the student that CMAL starts from.
+        pseudo_targets: folder that distillation filled; None trains the student on the references.
+        weight_init: start the student from the teacher's weights (Sec. 5.1.2), else from random ones.
+        validation_rows: rows of the validation split used while training; None: all.
+        training: options of `SequenceTrainingArguments` or `CmalTrainingArguments`.
+        expected: what a run of the recipe gave, or "not run".
+    """
+
+    stage: str
+    task: str
+    output_dir: str
+    root: str = "outputs"
+    seed: int = 1
+    data: Any = None
+    model: ModelOptions = field(default_factory=ModelOptions)
+    teacher: str | None = None
+    student: str | None = None
+    pseudo_targets: str | None = None
+    weight_init: bool = True
+    validation_rows: int | None = None
+    training: dict[str, Any] = field(default_factory=dict)
+    distillation: DistillationOptions = field(default_factory=DistillationOptions)
+    evaluation: EvaluationOptions = field(default_factory=EvaluationOptions)
+    expected: str = "not run"
+
+
+def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Reads a recipe with its base and `key=value` overrides.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: an unknown stage, task or key, or a value of the wrong type; the message names the file, the key
+            and the legal values.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no recipe at {path}; the recipes that come with the project are in recipes/")
+    try:
+        merged = OmegaConf.merge(_with_base(path), _dotlist(overrides))
+        OmegaConf.resolve(merged)
+        plain = OmegaConf.to_container(merged)
+    except OmegaConfBaseException as error:
+        raise ValueError(f"{path}: {error}") from error
+    assert isinstance(plain, dict)
+    return parse_recipe(plain, where=str(path))
+
+
+def parse_recipe(plain: dict[str, Any], *, where: str) -> Recipe:
+    """A resolved dictionary to a checked `Recipe`; `where` begins every error message."""
+    stage, task = plain.get("stage"), plain.get("task")
+    if stage not in STAGES:
+        raise ValueError(f"{where}: stage is {stage!r}; legal values: {', '.join(STAGES)}")
+    if not isinstance(task, str):
+        raise ValueError(f"{where}: task is {task!r}; give a name of a task, e.g. translation")
+    parts = dict(plain)
+    data = _parse(get_task(task).data_options, parts.pop("data", None) or {}, where=f"{where}: data")
+    training = parts.pop("training", None) or {}
+    if stage in TRAINING_ARGUMENTS:
+        _check_keys(training, _field_names(TRAINING_ARGUMENTS[stage]), where=f"{where}: training")
+    elif training:
+        raise ValueError(f"{where}: stage {stage} trains nothing, but training has {', '.join(training)}; remove it")
+    recipe: Recipe = _parse(Recipe, parts, where=where)
+    return dataclasses.replace(recipe, data=data, training=training)
+
+
+def _with_base(path: Path) -> DictConfig:
+    recipe = _load_yaml(path)
+    if "base" not in recipe:
+        return recipe
+    base_path = path.parent / recipe.pop("base")
+    if not base_path.is_file():
+        raise FileNotFoundError(f"{path}: base is {str(base_path)!r}, which does not exist")
+    base = _load_yaml(base_path)
+    if "base" in base:
+        raise ValueError(f"{base_path} is a base and names a base itself; one level is allowed")
+    merged = OmegaConf.merge(base, recipe)
+    assert isinstance(merged, DictConfig)
+    return merged
+
+
+def _load_yaml(path: Path) -> DictConfig:
+    loaded = OmegaConf.load(path)
+    if not isinstance(loaded, DictConfig):
+        raise ValueError(f"{path} is no recipe: it holds a list, not keys with values")
+    return loaded
+
+
+def _dotlist(overrides: Sequence[str]) -> DictConfig:
+    for word in overrides:
+        if "=" not in word:
+            raise ValueError(f"override {word!r} has no '='; write key=value, e.g. training.num_train_epochs=1")
+    return OmegaConf.from_dotlist(list(overrides))
+
+
+def _parse(kind: Any, values: dict[str, Any], *, where: str) -> Any:
+    """Values into a dataclass, strictly: unknown keys and wrong types are errors."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{where} is {values!r}; give keys with values: {', '.join(_field_names(kind))}")
+    _check_keys(values, _field_names(kind), where=where)
+    try:
+        parsed = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), values))
+    except OmegaConfBaseException as error:
+        raise ValueError(f"{where}: {error}") from error
+    frozen = {
+        name: tuple(value) for name in _field_names(kind) if isinstance(value := getattr(parsed, name), list)
+    }
+    return dataclasses.replace(parsed, **frozen)  # type: ignore[type-var]
+
+
+def _field_names(kind: Any) -> list[str]:
+    return [f.name for f in dataclasses.fields(kind) if f.init]
+
+
+def _check_keys(values: dict[str, Any], legal: Sequence[str], *, where: str) -> None:
+    unknown = [key for key in values if key not in legal]
+    if unknown:
+        raise ValueError(f"{where}: unknown key {', '.join(map(repr, unknown))}; legal keys: {', '.join(legal)}")
+
+
+def save_recipe(recipe: Recipe, folder: str | Path) -> Path:
+    """Writes the resolved recipe into a folder, as YAML that `load_recipe` reads back to the same recipe."""
+    path = Path(folder) / RESOLVED_RECIPE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    OmegaConf.save(OmegaConf.create(_plain(dataclasses.asdict(recipe))), path)
+    return path
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Runs one recipe from the command line: `RECIPE [key=value ...]`, alone or under `accelerate launch`."""
+    from hf_cmal.training.stages import run_stage
+
+    parser = argparse.ArgumentParser(description="Run one stage of a recipe.")
+    parser.add_argument("recipe", help="a YAML file of recipes/")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="values that replace the recipe's")
+    options = parser.parse_args(words)
+    run_stage(load_recipe(options.recipe, options.overrides))

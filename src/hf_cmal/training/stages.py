@@ -1,0 +1,289 @@
+"""The stages of a ladder: train a teacher, distil, train a student word by word, then by CMAL.
+
+Each stage is a function of a checked recipe and writes into `recipe.output_dir`; a stage that was interrupted goes on
+where it stopped when it is started again with the same recipe. Measuring is `hf_cmal.evaluation`'s.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from datasets import Dataset, concatenate_datasets
+from transformers import (
+    AutoConfig,
+    AutoModelForImageTextToText,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    EvalPrediction,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    set_seed,
+)
+from transformers.trainer_utils import get_last_checkpoint
+
+from hf_cmal.data.columns import FEATURES, REFERENCE_IDS, REFERENCES, SOURCE, TARGET
+from hf_cmal.data.encoding import one_row_per_reference
+from hf_cmal.data.tokenizer import train_tokenizer
+from hf_cmal.evaluation.evaluate import evaluate_systems
+from hf_cmal.evaluation.scoring import score_tokens
+from hf_cmal.models.nag.modeling_nag import NagForCaptioning, NagForTranslation
+from hf_cmal.rewards import get_reward
+from hf_cmal.rewards.base import Reward
+from hf_cmal.rewards.cider import DocumentFrequencies
+from hf_cmal.tasks import Task, get_task
+from hf_cmal.training.cmal_trainer import CmalTrainer
+from hf_cmal.training.distillation import distill
+from hf_cmal.training.pseudo_targets import load_pseudo_targets
+from hf_cmal.training.recipe import RESOLVED_RECIPE, TRAINING_ARGUMENTS, Recipe, load_recipe, save_recipe
+from hf_cmal.training.sequence_trainer import SequenceTrainer
+from hf_cmal.training.weight_init import init_student_from_teacher, student_config_from_teacher
+from hf_cmal.training.xe_trainer import XeTrainer
+
+logger = logging.getLogger(__name__)
+
+STUDENTS = {"translation": NagForTranslation, "captioning": NagForCaptioning}
+
+
+def run_stage(recipe: Recipe) -> None:
+    """Runs the stage that the recipe names."""
+    STAGE_FUNCTIONS[recipe.stage](recipe)
+
+
+def train_teacher(recipe: Recipe) -> None:
+    """Learns the vocabulary and trains the teacher word by word on every reference."""
+    task, splits = _open(recipe)
+    with PartialState().main_process_first():
+        tokenizer = _tokenizer(recipe, task, splits["train"])
+    set_seed(recipe.seed)
+    teacher = task.build_teacher(recipe.model, recipe.data, tokenizer)
+    train = task.encode(one_row_per_reference(splits["train"]), tokenizer, recipe.data, role="teacher")
+    _train(
+        XeTrainer, recipe, task, teacher, tokenizer, train, splits["validation"], role="teacher",
+        collate=task.collator(teacher, role="teacher"),
+    )  # fmt: skip
+
+
+def distill_targets(recipe: Recipe) -> None:
+    """Lets the teacher write a sentence for every training input, unlabeled ones included (Sec. 4.6)."""
+    task, splits = _open(recipe)
+    teacher, tokenizer = load_model(recipe.teacher, "teacher"), _load_tokenizer(recipe.teacher)
+    rows = _labeled_and_unlabeled(splits)
+    encoded = task.encode(rows, tokenizer, recipe.data, role="teacher", allow_unlabeled=True)
+    collate = task.collator(teacher, role="teacher")
+    collate.with_labels = False
+    state = PartialState()
+    report = distill(
+        teacher.to(state.device),
+        tokenizer,
+        encoded,
+        collate=collate,
+        output_dir=recipe.output_dir,
+        num_beams=recipe.distillation.num_beams,
+        batch_size=recipe.distillation.batch_size,
+        max_length=recipe.data.max_target_length + 1,
+        source_column=SOURCE if SOURCE in rows.column_names else FEATURES,
+        dtype=torch.bfloat16 if recipe.distillation.bf16 else None,
+        process_index=state.process_index,
+        num_processes=state.num_processes,
+    )
+    logger.info("distillation: %s", report)
+    state.wait_for_everyone()
+    if state.is_main_process:
+        save_recipe(recipe, recipe.output_dir)
+
+
+def train_student_xe(recipe: Recipe) -> None:
+    """Trains a student word by word on pseudo-targets, or on the references where the recipe names none."""
+    task, splits = _open(recipe)
+    tokenizer = _load_tokenizer(recipe.teacher)
+    set_seed(recipe.seed)
+    student = _new_student(recipe, task)
+    if recipe.pseudo_targets is None:
+        rows = one_row_per_reference(splits["train"])
+    else:
+        rows = load_pseudo_targets(recipe.pseudo_targets, _labeled_and_unlabeled(splits))
+    num_agents = student.config.num_agents if task.length_mode == "fixed" else None
+    train = task.encode(rows, tokenizer, recipe.data, role="student", num_agents=num_agents)
+    _train(
+        XeTrainer, recipe, task, student, tokenizer, train, splits["validation"], role="student",
+        collate=task.collator(student, role="student"),
+    )  # fmt: skip
+
+
+def train_cmal(recipe: Recipe) -> None:
+    """Trains a student by CMAL on the real references (Sec. 4.6: never on pseudo-targets)."""
+    task, splits = _open(recipe)
+    student, tokenizer = load_model(recipe.student, "student"), _load_tokenizer(recipe.student)
+    set_seed(recipe.seed)
+    fixed = task.length_mode == "fixed"
+    train = task.encode(
+        splits["train"], tokenizer, recipe.data, role="student",
+        num_agents=student.config.num_agents if fixed else None,
+    )  # fmt: skip
+    _train(
+        CmalTrainer, recipe, task, student, tokenizer, train, splits["validation"], role="student",
+        collate=task.collator(student, role="student", length_from="labels" if fixed else "first_reference"),
+        reward=build_reward(
+            recipe.training.get("reward", task.default_reward),
+            train,
+            eos_token_id=student.config.eos_token_id if fixed else None,
+            decode=lambda ids: tokenizer.batch_decode(ids, skip_special_tokens=True),
+        ),
+        decode=lambda ids: tokenizer.batch_decode(ids, skip_special_tokens=True),
+    )  # fmt: skip
+
+
+def evaluate(recipe: Recipe) -> None:
+    """Decodes, scores and times the systems of `recipe.evaluation`; writes a result JSON."""
+    task, splits = _open(recipe)
+    evaluate_systems(recipe, task, splits[recipe.evaluation.split])
+    save_recipe(recipe, recipe.output_dir)
+
+
+STAGE_FUNCTIONS: dict[str, Callable[[Recipe], None]] = {
+    "teacher_xe": train_teacher,
+    "distill": distill_targets,
+    "student_xe": train_student_xe,
+    "cmal": train_cmal,
+    "evaluate": evaluate,
+}
+
+
+def build_reward(
+    name: str, train: Dataset, *, eos_token_id: int | None, decode: Callable[[Any], list[str]]
+) -> Reward:
+    """The reward of that name; CIDEr-D counts its document frequencies in the training references."""
+    if name == "cider-d":
+        frequencies = DocumentFrequencies.from_references(train[REFERENCE_IDS], eos_token_id=eos_token_id)
+        return get_reward(name, document_frequencies=frequencies)
+    if ":" in name or "." in name:  # a dotted path to a function of strings
+        return get_reward(name, decode=decode)
+    return get_reward(name)
+
+
+def _train(
+    trainer_class: type[SequenceTrainer],
+    recipe: Recipe,
+    task: Task,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    train: Dataset,
+    validation: Dataset,
+    *,
+    role: str,
+    collate: Callable[..., Any],
+    **trainer_options: Any,
+) -> None:
+    if recipe.validation_rows is not None:
+        validation = validation.select(range(min(recipe.validation_rows, len(validation))))
+    num_agents = model.config.num_agents if role == "student" and task.length_mode == "fixed" else None
+    _check_same_recipe(recipe)
+    # bf16 on a machine without an accelerator is refused unless the CPU is asked for
+    use_cpu = recipe.training.get("use_cpu", not torch.accelerator.is_available())
+    arguments = TRAINING_ARGUMENTS[recipe.stage](
+        **{**recipe.training, "use_cpu": use_cpu, "output_dir": recipe.output_dir, "seed": recipe.seed}
+    )
+    trainer = trainer_class(
+        model=model,
+        args=arguments,
+        train_dataset=train,
+        eval_dataset=task.encode(validation, tokenizer, recipe.data, role=role, num_agents=num_agents),
+        data_collator=collate,
+        processing_class=tokenizer,
+        compute_metrics=_metrics_function(task, tokenizer, validation),
+        **trainer_options,
+    )
+    if trainer.is_world_process_zero():
+        save_recipe(recipe, recipe.output_dir)
+    trainer.train(resume_from_checkpoint=get_last_checkpoint(recipe.output_dir))
+    trainer.save_model()
+    trainer.save_state()
+
+
+def _metrics_function(
+    task: Task, tokenizer: PreTrainedTokenizerBase, validation: Dataset
+) -> Callable[[EvalPrediction], dict[str, float]]:
+    references = validation[REFERENCES]
+
+    def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
+        scores = score_tokens(task, tokenizer, prediction.predictions, references, labels=prediction.label_ids)
+        return {name: value for name, value in scores.items() if isinstance(value, float)}
+
+    return compute_metrics
+
+
+def _check_same_recipe(recipe: Recipe) -> None:
+    """A folder with checkpoints of another recipe is not silently continued."""
+    folder = Path(recipe.output_dir)
+    if not folder.is_dir() or get_last_checkpoint(str(folder)) is None:
+        return
+    earlier = load_recipe(folder / RESOLVED_RECIPE)
+    for name in ("stage", "task", "seed", "data", "model", "teacher", "student", "pseudo_targets", "weight_init", "training"):
+        before, now = getattr(earlier, name), getattr(recipe, name)
+        if before != now:
+            raise ValueError(
+                f"{folder} holds checkpoints of a recipe with {name} = {before!r}, now it is {now!r}; choose another "
+                "output_dir, or delete the folder to start over"
+            )
+
+
+def _open(recipe: Recipe) -> tuple[Task, dict[str, Dataset]]:
+    task = get_task(recipe.task)
+    return task, task.load(recipe.data)
+
+
+def _tokenizer(recipe: Recipe, task: Task, train: Dataset) -> PreTrainedTokenizerBase:
+    """Learned once, by the first process; found again when the stage is resumed."""
+    folder = Path(recipe.output_dir) / "tokenizer"
+    if not folder.is_dir():
+        tokenizer = train_tokenizer(
+            task.texts(train), vocab_size=recipe.data.vocab_size, model_max_length=recipe.data.longest
+        )
+        tokenizer.save_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def _labeled_and_unlabeled(splits: dict[str, Dataset]) -> Dataset:
+    if "unlabeled" not in splits:
+        return splits["train"]
+    columns = [name for name in splits["train"].column_names if name in splits["unlabeled"].column_names]
+    return concatenate_datasets([splits["train"].select_columns(columns), splits["unlabeled"].select_columns(columns)])
+
+
+def _new_student(recipe: Recipe, task: Task) -> PreTrainedModel:
+    options: dict[str, Any] = {"length_mode": task.length_mode}
+    if task.length_mode == "fixed":
+        options["num_agents"] = recipe.model.num_agents
+    else:
+        options["max_target_length"] = recipe.data.max_target_length
+        options["max_length_offset"] = recipe.model.max_length_offset
+    teacher = load_model(recipe.teacher, "teacher")
+    if recipe.weight_init:
+        return init_student_from_teacher(teacher, **options)
+    return STUDENTS[task.name](student_config_from_teacher(teacher.config, **options))
+
+
+def load_model(folder: str | None, role: str) -> PreTrainedModel:
+    """A teacher's or a student's folder, checked to be what it should be; float32.
+
+    Raises:
+        ValueError: no folder given, none there, or the other kind of model in it.
+    """
+    if folder is None:
+        raise ValueError(f"the recipe names no {role}; add `{role}: FOLDER`")
+    config = AutoConfig.from_pretrained(folder)
+    is_student = config.model_type == "cmal_nag"
+    if is_student != (role == "student"):
+        raise ValueError(
+            f"{folder} holds a {config.model_type} model, which is no {role}; "
+            + ("give a student's folder (stage student_xe makes one)" if role == "student" else "give a teacher's folder")
+        )
+    kind = AutoModelForImageTextToText if getattr(config, "feature_size", None) else AutoModelForSeq2SeqLM
+    return kind.from_pretrained(folder, dtype=torch.float32)
+
+
+def _load_tokenizer(folder: str | None) -> PreTrainedTokenizerBase:
+    return AutoTokenizer.from_pretrained(folder)
