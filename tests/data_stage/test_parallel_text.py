@@ -58,9 +58,9 @@ def test_unequal_line_counts_are_an_error_naming_both_counts(tmp_path):
 
 
 def test_empty_lines_are_skipped_with_one_counted_warning_naming_the_first(tmp_path):
-    # Line 2 has no source, line 3 no target, line 5 neither (blank counts as empty).
+    # Line 2 has no source, line 3 no target, line 5 a blank source.
     source = write(tmp_path / "a.en", "one\n\nthree\nfour\n \t\n")
-    target = write(tmp_path / "a.de", "eins\nzwei\n\nvier\n\n")
+    target = write(tmp_path / "a.de", "eins\nzwei\n\nvier\nfünf\n")
     with pytest.warns(UserWarning) as caught:
         pairs = load_parallel_text(source, target)
     assert pairs.to_dict() == {"source": ["one", "four"], "references": [["eins"], ["vier"]]}
@@ -174,11 +174,9 @@ def test_wmt14_is_read_from_its_layout_on_the_hub(tmp_path):
     for split, word in (("train", "eins"), ("validation", "zwei"), ("test", "drei")):
         dataset = Dataset.from_dict({"translation": [{"de": word, "en": split}]}, features=features)
         dataset.to_parquet(tmp_path / "de-en" / f"{split}-00000-of-00001.parquet")
-    (tmp_path / "README.md").write_text(
-        "---\nconfigs:\n- config_name: de-en\n  data_files:\n"
-        + "".join(f"  - split: {s}\n    path: de-en/{s}-*\n" for s in ("train", "validation", "test"))
-        + "---\n"
-    )
+    configurations = [f"- config_name: {name}\n  data_files:\n" for name in ("cs-en", "de-en")]
+    splits = "".join(f"  - split: {s}\n    path: de-en/{s}-*\n" for s in ("train", "validation", "test"))
+    (tmp_path / "README.md").write_text(f"---\nconfigs:\n{splits.join([*configurations, ''])}---\n")
     pairs = load_wmt14("validation", path=str(tmp_path))
     assert pairs.to_dict() == {"source": ["validation"], "references": [["zwei"]]}
     assert load_wmt14("test", source="de", target="en", path=str(tmp_path))["source"] == ["drei"]
