@@ -13,7 +13,6 @@ from hf_cmal.data.parallel_text import (
     read_lines,
     select_pairs,
 )
-from hf_cmal.data.wmt import load_wmt14
 
 
 def write(path, text: str):
@@ -177,6 +176,9 @@ def test_wmt14_is_read_from_its_layout_on_the_hub(tmp_path):
     configurations = [f"- config_name: {name}\n  data_files:\n" for name in ("cs-en", "de-en")]
     splits = "".join(f"  - split: {s}\n    path: de-en/{s}-*\n" for s in ("train", "validation", "test"))
     (tmp_path / "README.md").write_text(f"---\nconfigs:\n{splits.join([*configurations, ''])}---\n")
-    pairs = load_wmt14("validation", path=str(tmp_path))
+    pairs = load_translation_dataset(str(tmp_path), name="de-en", split="validation")
     assert pairs.to_dict() == {"source": ["validation"], "references": [["zwei"]]}
-    assert load_wmt14("test", source="de", target="en", path=str(tmp_path))["source"] == ["drei"]
+    swapped = load_translation_dataset(
+        str(tmp_path), name="de-en", split="test", source_column="de", target_column="en"
+    )
+    assert swapped["source"] == ["drei"]

@@ -1,7 +1,7 @@
 """Generated token ids to scores: text metrics of the task, repetition rate and length accuracy.
 
-The text metrics see what the tokenizer decodes; the repetition rate (consecutive equal tokens / tokens) and the
-lengths are taken from the ids. It generates nothing and measures no time.
+The text metrics see what the tokenizer decodes; the repetition rate (consecutive equal tokens / tokens) and
+the lengths are taken from the ids. It generates nothing and measures no time.
 """
 
 from collections.abc import Sequence

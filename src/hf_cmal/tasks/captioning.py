@@ -1,4 +1,5 @@
-"""Captioning: feature vectors in, text out; the AIC model teaches, NagForCaptioning learns with N fixed agents (Sec. 5)."""
+"""Captioning: feature vectors in, text out; the AIC model teaches, NagForCaptioning learns with N fixed
+agents (Sec. 5)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,8 +47,8 @@ def load(data: CaptioningData) -> dict[str, Dataset]:
     """The splits of a recipe's data."""
     if len(data.toy_rows) not in (3, 4):
         raise ValueError(
-            f"data.toy_rows is {list(data.toy_rows)}; give the rows of train, validation, test and, if wanted, "
-            "unlabeled (captions of real pictures are read once the picture features are there)"
+            f"data.toy_rows is {list(data.toy_rows)}; give the rows of train, validation, test "
+            "and, if wanted, unlabeled (real pictures come with the picture features)"
         )
     return {
         name: toy_captions(rows, seed=data.toy_seed, split=name, labeled=name != "unlabeled")
@@ -77,7 +78,6 @@ def build_teacher(
         dropout=model.dropout,
         activation_function=model.activation_function,
         scale_embedding=model.scale_embedding,
-        init_std=model.d_model**-0.5,
         max_position_embeddings=max(data.max_target_length, model.num_agents) + 1,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id,

@@ -1,7 +1,7 @@
 """What a task is: the wiring of one kind of input to models, encoding, scores and a default reward.
 
-A new task is one file like `translation.py` and one line in `TASKS`. A task holds functions and names, no state; it
-neither trains nor measures time.
+A new task is one file like `translation.py` and one line in `TASKS`. A task holds functions and names, no
+state; it neither trains nor measures time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,10 +36,12 @@ class Task:
 
     Attributes:
         data_options: dataclass that the `data:` part of a recipe is parsed into.
-        load: options -> {"train", "validation", "test", and "unlabeled" if there is any}, rows as `data.columns`.
+        load: options -> {"train", "validation", "test", and "unlabeled" if there is any}, rows as
+            `data.columns`.
         texts: a split -> the sentences a tokenizer is trained on.
         build_teacher: (model options, data options, tokenizer) -> a new autoregressive teacher.
-        encode: (rows, tokenizer, data options, role, num_agents) -> rows with model inputs, labels, reference_ids.
+        encode: (rows, tokenizer, data options, role, num_agents) -> rows with model inputs, labels,
+            reference_ids.
         collator: (model, role, length_from) -> what makes a batch of encoded rows.
         scores: (hypotheses, references) -> numbers and their signatures.
         length_mode: of the student, "predicted" (Sec. 6.1.2) or "fixed" (Sec. 5.1.2).

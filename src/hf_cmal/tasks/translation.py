@@ -1,16 +1,23 @@
-"""Translation: text in, text out; MarianMTModel teaches, NagForTranslation learns with a predicted length (Sec. 6)."""
+"""Translation: text in, text out; MarianMTModel teaches, NagForTranslation learns with a predicted length
+(Sec. 6)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from datasets import Dataset
-from transformers import GenerationConfig, MarianConfig, MarianMTModel, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    GenerationConfig,
+    MarianConfig,
+    MarianMTModel,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from hf_cmal.data.collators import StudentCollator, TeacherCollator
 from hf_cmal.data.columns import REFERENCES, SOURCE
 from hf_cmal.data.encoding import encode_translation
-from hf_cmal.data.parallel_text import load_parallel_text, load_unlabeled_text
+from hf_cmal.data.parallel_text import load_parallel_text, load_translation_dataset, load_unlabeled_text
 from hf_cmal.data.toy import toy_translation
 from hf_cmal.metrics.bleu import translation_scores
 from hf_cmal.tasks.task import ModelOptions, Role, Task
@@ -23,9 +30,12 @@ class TranslationData:
     """Where sentence pairs come from: the toy world, or two text files per split (gz or plain).
 
     Attributes:
-        toy_rows: rows of (train, validation, test, unlabeled) drawn from the toy world; empty: text files are read.
+        toy_rows: rows of (train, validation, test, unlabeled) drawn from the toy world; empty: text files
+            are read.
         train, validation, test: [source file, target file, further target files ...] of each split.
         unlabeled: file of source sentences without translation, for Sec. 4.6.
+        dataset, dataset_name: instead of files, an id or folder that `datasets` loads, and its configuration.
+        source_column, target_column: languages (or columns) of that dataset.
         max_train_rows: only the first so many training pairs.
         vocab_size: of the shared BPE vocabulary that the teacher's stage learns (Sec. 6.1.1: 40k).
     """
@@ -36,6 +46,10 @@ class TranslationData:
     validation: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
     unlabeled: str | None = None
+    dataset: str | None = None
+    dataset_name: str | None = None
+    source_column: str = "en"
+    target_column: str = "de"
     max_train_rows: int | None = None
     vocab_size: int = 40_000
     max_source_length: int = 128
@@ -53,10 +67,20 @@ def load(data: TranslationData) -> dict[str, Dataset]:
         return _load_toy(data)
     splits = {}
     for name in SPLITS:
+        if data.dataset is not None:
+            splits[name] = load_translation_dataset(
+                data.dataset,
+                split=name,
+                source_column=data.source_column,
+                target_column=data.target_column,
+                name=data.dataset_name,
+            )
+            continue
         files = getattr(data, name)
         if len(files) < 2:
             raise ValueError(
-                f"data.{name} is {list(files)}; give [source file, target file], or toy_rows for the toy world"
+                f"data.{name} is {list(files)}; give [source file, target file], a dataset, "
+                "or toy_rows for the toy world"
             )
         splits[name] = load_parallel_text(files[0], list(files[1:]))
     if data.max_train_rows is not None:
@@ -69,7 +93,8 @@ def load(data: TranslationData) -> dict[str, Dataset]:
 def _load_toy(data: TranslationData) -> dict[str, Dataset]:
     if len(data.toy_rows) not in (3, 4):
         raise ValueError(
-            f"data.toy_rows is {list(data.toy_rows)}; give the rows of train, validation, test and, if wanted, unlabeled"
+            f"data.toy_rows is {list(data.toy_rows)}; give the rows of train, validation, test "
+            "and, if wanted, unlabeled"
         )
     names = (*SPLITS, "unlabeled")
     return {
@@ -101,7 +126,6 @@ def build_teacher(
         dropout=model.dropout,
         activation_function=model.activation_function,
         scale_embedding=model.scale_embedding,
-        init_std=model.d_model**-0.5,
         max_position_embeddings=data.longest + 1,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id,

@@ -1,7 +1,8 @@
 """Training arguments: Seq2SeqTrainingArguments plus the few options of this package.
 
-`SequenceTrainingArguments` serves word-by-word (XE) training of teachers and students, `CmalTrainingArguments` adds
-the options of Sec. 4. Defaults are the paper's and name their section. Every error names the legal values.
+`SequenceTrainingArguments` serves word-by-word (XE) training of teachers and students,
+`CmalTrainingArguments` adds the options of Sec. 4. Defaults are the paper's and name their section. Every
+error names the legal values.
 """
 
 from dataclasses import dataclass, field
@@ -19,29 +20,37 @@ class SequenceTrainingArguments(Seq2SeqTrainingArguments):
     Columns are never dropped (the references must reach the reward), evaluation decodes by default.
     """
 
-    remove_unused_columns: bool = field(default=False, metadata={"help": "must stay False: rewards need references"})
+    remove_unused_columns: bool = field(
+        default=False, metadata={"help": "must stay False: rewards need references"}
+    )
     predict_with_generate: bool = field(default=True, metadata={"help": "evaluation decodes and scores"})
     report_to: Any = field(default="none", metadata={"help": "trackers, as in TrainingArguments"})
     max_tokens_per_batch: int | None = field(
         default=None,
-        metadata={"help": "token budget of a batch on one rank, either side; None: per_device_train_batch_size rows"},
+        metadata={
+            "help": "token budget of a batch on one rank, either side; None: per_device_train_batch_size rows"
+        },
     )
     learning_rate_rule: str | None = field(
         default=None,
-        metadata={"help": f"a rule of Secs. 5.1.2 and 6.1.2: {', '.join(LEARNING_RATE_RULES)}; None: lr_scheduler_type"},
+        metadata={"help": f"Secs. 5.1.2, 6.1.2: {', '.join(LEARNING_RATE_RULES)}; None: lr_scheduler_type"},
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.remove_unused_columns:
-            raise ValueError("remove_unused_columns=True would drop the references before the reward; leave it False")
+            raise ValueError(
+                "remove_unused_columns=True would drop the references before the reward; leave it False"
+            )
         if self.learning_rate_rule is not None and self.learning_rate_rule not in LEARNING_RATE_RULES:
             raise ValueError(
                 f"learning_rate_rule is {self.learning_rate_rule!r}; "
                 f"legal values: {', '.join(LEARNING_RATE_RULES)} or None"
             )
         if self.max_tokens_per_batch is not None and self.max_tokens_per_batch < 1:
-            raise ValueError(f"max_tokens_per_batch is {self.max_tokens_per_batch}; give a positive number or None")
+            raise ValueError(
+                f"max_tokens_per_batch is {self.max_tokens_per_batch}; give a positive number or None"
+            )
 
 
 @dataclass
@@ -49,14 +58,22 @@ class CmalTrainingArguments(SequenceTrainingArguments):
     """Options of CMAL (Sec. 4), on top of [`SequenceTrainingArguments`]."""
 
     learning_rate: float = field(default=7.5e-5, metadata={"help": "Sec. 5.1.2: 7.5e-5; Sec. 6.1.2: 1e-5"})
-    reward: str = field(default="gleu", metadata={"help": "a name of REWARDS, or a dotted path to a callable"})
-    estimator: str = field(default="counterfactual", metadata={"help": "a name of ESTIMATORS, or a dotted path"})
+    reward: str = field(
+        default="gleu", metadata={"help": "a name of REWARDS, or a dotted path to a callable"}
+    )
+    estimator: str = field(
+        default="counterfactual", metadata={"help": "a name of ESTIMATORS, or a dotted path"}
+    )
     top_k: int = field(default=2, metadata={"help": "k of Eq. (13); Sec. 5.1.2: 2, Sec. 6.1.2: 1"})
     compositional_weight: float = field(
         default=0.0, metadata={"help": "lambda of Eq. (17): 0 is Eq. (11), 0.5 is the paper's Eq. (18)"}
     )
-    num_samples: int = field(default=5, metadata={"help": "sentences sampled per input, Secs. 5.1.2 and 6.1.2"})
-    temperature: float = field(default=1.0, metadata={"help": "of the policy that is sampled and differentiated"})
+    num_samples: int = field(
+        default=5, metadata={"help": "sentences sampled per input, Secs. 5.1.2 and 6.1.2"}
+    )
+    temperature: float = field(
+        default=1.0, metadata={"help": "of the policy that is sampled and differentiated"}
+    )
     log_completions_steps: int | None = field(
         default=None, metadata={"help": "log a few decoded samples with their rewards every so many steps"}
     )
@@ -66,6 +83,10 @@ class CmalTrainingArguments(SequenceTrainingArguments):
         if self.num_samples < 1:
             raise ValueError(f"num_samples is {self.num_samples}; give 1 or more (the paper: 5)")
         if not self.temperature > 0:
-            raise ValueError(f"temperature is {self.temperature}; give a positive number (1 is the paper's policy)")
+            raise ValueError(
+                f"temperature is {self.temperature}; give a positive number (1 is the paper's policy)"
+            )
         if self.log_completions_steps is not None and self.log_completions_steps < 1:
-            raise ValueError(f"log_completions_steps is {self.log_completions_steps}; give 1 or more, or None")
+            raise ValueError(
+                f"log_completions_steps is {self.log_completions_steps}; give 1 or more, or None"
+            )

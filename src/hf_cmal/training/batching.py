@@ -1,8 +1,9 @@
-"""Batches with a budget of tokens, as sequence models are trained (Sec. 6.1.2: about 25k source and target tokens).
+"""Batches with a budget of tokens, as sequence models are trained (Sec. 6.1.2: about 25k source and target
+tokens).
 
-Rows of similar length share a batch, so that little is spent on padding; the order of the batches is shuffled anew
-each epoch from (seed, epoch) alone, so that a resumed run sees the same batches. Every rank takes the same number
-of batches. Not for evaluation, which keeps the order of its rows.
+Rows of similar length share a batch, so that little is spent on padding; the order of the batches is
+shuffled anew each epoch from (seed, epoch) alone, so that a resumed run sees the same batches. Every rank
+takes the same number of batches. Not for evaluation, which keeps the order of its rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,8 +43,8 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
             raise ValueError("the training dataset is empty: there is no row to make a batch of")
         if longest.max() > max_tokens:
             raise ValueError(
-                f"row {int(longest.argmax())} has {int(longest.max())} tokens, more than max_tokens_per_batch="
-                f"{max_tokens}; raise it, or lower the maximum lengths"
+                f"row {int(longest.argmax())} has {int(longest.max())} tokens, more than "
+                f"max_tokens_per_batch={max_tokens}; raise it, or lower the maximum lengths"
             )
         self.max_tokens, self.seed, self.num_replicas, self.rank = max_tokens, seed, num_replicas, rank
         self.epoch = 0
@@ -53,8 +54,10 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         self.epoch = epoch
 
     def _batches(self) -> list[list[int]]:
-        """All batches of the epoch, over all ranks. Their number is the same in every epoch: rows of equal lengths
-        change places, lengths do not."""
+        """All batches of the epoch, over all ranks.
+
+        Their number is the same in every epoch: rows of equal lengths change places, lengths do not.
+        """
         generator = np.random.default_rng([self.seed, self.epoch])
         shuffled = generator.permutation(len(self.target_lengths))
         by_length = shuffled[np.lexsort((self.source_lengths[shuffled], self.target_lengths[shuffled]))]

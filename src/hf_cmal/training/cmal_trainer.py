@@ -1,8 +1,9 @@
 """Counterfactuals-critical multi-agent learning (Sec. 4) of a NAG student.
 
-One step is: one forward pass, joint actions sampled from its log-probabilities, their rewards and those of their
-counterfactual edits, and a surrogate loss whose gradient is Eq. (7), (11) or (18), whichever the estimator stands
-for. The references are the real ones (Sec. 4.6). It knows no reward and no estimator by name.
+One step is: one forward pass, joint actions sampled from its log-probabilities, their rewards and those of
+their counterfactual edits, and a surrogate loss whose gradient is Eq. (7), (11) or (18), whichever the
+estimator stands for. The references are the real ones (Sec. 4.6). It knows no reward and no estimator by
+name.
 """
 
 import json
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hf_cmal.data.columns import REFERENCE_IDS, REFERENCES, SOURCE
+from hf_cmal.data.columns import REFERENCE_IDS, REFERENCES
 from hf_cmal.estimators import get_estimator
 from hf_cmal.estimators.base import Estimator, StatefulEstimator
 from hf_cmal.metrics.tokens import repetition_rate
@@ -53,8 +54,8 @@ class CmalTrainer(SequenceTrainer):
         super().__init__(*args, **kwargs)
         if not self.trains_student:
             raise ValueError(
-                f"CMAL trains a student (model_type cmal_nag), got {self.model.config.model_type!r}; make one from a "
-                "teacher with init_student_from_teacher"
+                f"CMAL trains a student (model_type cmal_nag), got {self.model.config.model_type!r}; make "
+                "one from a teacher with init_student_from_teacher"
             )
         self.reward = reward
         self.estimator = estimator if estimator is not None else estimator_from_arguments(self.args)
@@ -67,7 +68,7 @@ class CmalTrainer(SequenceTrainer):
         self._step_rewards: list[float] = []
         self._last_time = time.perf_counter()
 
-    # ---- one step ------------------------------------------------------------------------------------------------
+    # ---- one step ---
 
     def compute_loss(
         self,
@@ -93,7 +94,9 @@ class CmalTrainer(SequenceTrainer):
             generator=self.generator(log_probs.device),
         )
         rewards = bound.score(proposals.actions)
-        edit_rewards = None if proposals.edits is None else bound.score_edits(proposals.actions, proposals.edits)
+        edit_rewards = (
+            None if proposals.edits is None else bound.score_edits(proposals.actions, proposals.edits)
+        )
         surrogate = self.estimator.surrogate(
             log_probs, proposals, rewards, edit_rewards, num_inputs=self.step_inputs
         )
@@ -108,19 +111,19 @@ class CmalTrainer(SequenceTrainer):
         return (loss, outputs) if return_outputs else loss
 
     def generator(self, device: torch.device) -> torch.Generator:
-        """Seeded from (seed, step, micro-step, rank) alone, so that a resumed run samples the same sentences."""
+        """Seeded from (seed, step, micro-step, rank) alone, so a resumed run samples the same sentences."""
         seed = 0
         for part in (self.args.seed, self.state.global_step, self._micro_step, self.args.process_index):
             seed = (seed * 1_000_003 + part + 1) % (2**63)
         return torch.Generator(device=device).manual_seed(seed)
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> tuple[list[Any], Tensor | int | None]:
-        """A new optimizer step begins: its micro-steps count from 0, and the estimator learns the last one's rewards."""
+        """A new optimizer step begins: the estimator learns the rewards of the last one."""
         self._update_estimator()
         self._micro_step = 0
         return super().get_batch_samples(*args, **kwargs)
 
-    # ---- the estimator's state -----------------------------------------------------------------------------------
+    # ---- the estimator's state ---
 
     def _update_estimator(self) -> None:
         if self._step_rewards and isinstance(self.estimator, StatefulEstimator):
@@ -135,13 +138,15 @@ class CmalTrainer(SequenceTrainer):
             folder = Path(self._get_output_dir(trial=None)) / f"checkpoint-{self.state.global_step}"
             (folder / ESTIMATOR_STATE).write_text(json.dumps(self.estimator.state_dict()))
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: torch.nn.Module | None = None) -> None:
+    def _load_from_checkpoint(
+        self, resume_from_checkpoint: str, model: torch.nn.Module | None = None
+    ) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         if isinstance(self.estimator, StatefulEstimator):
             state = Path(resume_from_checkpoint) / ESTIMATOR_STATE
             self.estimator.load_state_dict(json.loads(state.read_text()))
 
-    # ---- metrics -------------------------------------------------------------------------------------------------
+    # ---- metrics ---
 
     def _record_step(
         self,
@@ -178,12 +183,15 @@ class CmalTrainer(SequenceTrainer):
         every = self.args.log_completions_steps
         if every is None or self.decode is None or self._micro_step or self.state.global_step % every:
             return
-        first = [proposals.actions[0, s][proposals.alive[0, s]].tolist() for s in range(proposals.num_samples)]
+        first = [
+            proposals.actions[0, s][proposals.alive[0, s]].tolist() for s in range(proposals.num_samples)
+        ]
         entry = {
             "step": self.state.global_step,
             "references": inputs[REFERENCES][0] if REFERENCES in inputs else None,
             "completions": [
-                {"text": text, "reward": float(reward)} for text, reward in zip(self.decode(first), rewards[0], strict=False)
+                {"text": text, "reward": float(reward)}
+                for text, reward in zip(self.decode(first), rewards[0], strict=False)
             ],
         }
         if self.args.should_save:
@@ -194,10 +202,14 @@ class CmalTrainer(SequenceTrainer):
 def estimator_from_arguments(args: CmalTrainingArguments) -> Estimator:
     """The estimator that the arguments name, with the options that it has."""
     if args.estimator == "counterfactual":
-        return get_estimator("counterfactual", top_k=args.top_k, compositional_weight=args.compositional_weight)
+        return get_estimator(
+            "counterfactual", top_k=args.top_k, compositional_weight=args.compositional_weight
+        )
     return get_estimator(args.estimator)
 
 
 def _python_columns(inputs: dict[str, Any]) -> dict[str, Sequence[Any]]:
     """The columns of the batch that are no tensors: what a reward on strings is called with."""
-    return {name: value for name, value in inputs.items() if isinstance(value, list) and name != REFERENCE_IDS}
+    return {
+        name: value for name, value in inputs.items() if isinstance(value, list) and name != REFERENCE_IDS
+    }

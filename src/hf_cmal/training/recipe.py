@@ -1,8 +1,8 @@
 """A recipe is a YAML file that says all about one stage; this file reads it strictly and runs the stage.
 
-`base: other.yaml` (one level) holds what the stages of a ladder share, `key=value` words override single values, and
-`${...}` interpolates. An unknown key is an error that lists the legal ones. The resolved recipe is saved beside what
-it made. The stages themselves are in `stages.py`.
+`base: other.yaml` (one level) holds what the stages of a ladder share, `key=value` words override single
+values, and `${...}` interpolates. An unknown key is an error that lists the legal ones. The resolved recipe
+is saved beside what it made. The stages themselves are in `stages.py`.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from hf_cmal.evaluation.evaluate import EvaluationOptions
 from hf_cmal.tasks import ModelOptions, get_task
 from hf_cmal.training.arguments import CmalTrainingArguments, SequenceTrainingArguments
 
@@ -29,33 +30,11 @@ STAGES = (*TRAINING_ARGUMENTS, "distill", "evaluate")
 
 @dataclass(frozen=True)
 class DistillationOptions:
-    """How the teacher writes pseudo-targets (Sec. 4.6); the number of beams is Sec. 5.1.2's 3 or Sec. 6.1.2's 4."""
+    """How the teacher writes pseudo-targets (Sec. 4.6); beams are 3 in Sec. 5.1.2, 4 in Sec. 6.1.2."""
 
     num_beams: int = 4
     batch_size: int = 32
     bf16: bool = False
-
-
-@dataclass(frozen=True)
-class System:
-    """One row of an evaluation: a folder, and how it decodes."""
-
-    model: str
-    num_beams: int = 1
-    remove_consecutive_duplicates: bool = False
-
-
-@dataclass(frozen=True)
-class EvaluationOptions:
-    """What is measured: each system on a split, and its latency at batch 1 against `rival` in the same run."""
-
-    split: str = "test"
-    systems: dict[str, System] = field(default_factory=dict)
-    rival: str | None = None
-    batch_size: int = 64
-    latency_rows: int = 100
-    result: str = "result.json"
-    examples: int = 5
 
 
 @dataclass(frozen=True)
@@ -101,12 +80,14 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: an unknown stage, task or key, or a value of the wrong type; the message names the file, the key
-            and the legal values.
+        ValueError: an unknown stage, task or key, or a value of the wrong type; the message names the file,
+            the key and the legal values.
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"no recipe at {path}; the recipes that come with the project are in recipes/")
+        raise FileNotFoundError(
+            f"no recipe at {path}; the recipes that come with the project are in recipes/"
+        )
     try:
         merged = OmegaConf.merge(_with_base(path), _dotlist(overrides))
         OmegaConf.resolve(merged)
@@ -130,7 +111,9 @@ def parse_recipe(plain: dict[str, Any], *, where: str) -> Recipe:
     if stage in TRAINING_ARGUMENTS:
         _check_keys(training, _field_names(TRAINING_ARGUMENTS[stage]), where=f"{where}: training")
     elif training:
-        raise ValueError(f"{where}: stage {stage} trains nothing, but training has {', '.join(training)}; remove it")
+        raise ValueError(
+            f"{where}: stage {stage} trains nothing, but training has {', '.join(training)}; remove it"
+        )
     recipe: Recipe = _parse(Recipe, parts, where=where)
     return dataclasses.replace(recipe, data=data, training=training)
 
@@ -160,7 +143,9 @@ def _load_yaml(path: Path) -> DictConfig:
 def _dotlist(overrides: Sequence[str]) -> DictConfig:
     for word in overrides:
         if "=" not in word:
-            raise ValueError(f"override {word!r} has no '='; write key=value, e.g. training.num_train_epochs=1")
+            raise ValueError(
+                f"override {word!r} has no '='; write key=value, e.g. training.num_train_epochs=1"
+            )
     return OmegaConf.from_dotlist(list(overrides))
 
 
@@ -186,7 +171,9 @@ def _field_names(kind: Any) -> list[str]:
 def _check_keys(values: dict[str, Any], legal: Sequence[str], *, where: str) -> None:
     unknown = [key for key in values if key not in legal]
     if unknown:
-        raise ValueError(f"{where}: unknown key {', '.join(map(repr, unknown))}; legal keys: {', '.join(legal)}")
+        raise ValueError(
+            f"{where}: unknown key {', '.join(map(repr, unknown))}; legal keys: {', '.join(legal)}"
+        )
 
 
 def save_recipe(recipe: Recipe, folder: str | Path) -> Path:

@@ -1,8 +1,9 @@
 """Learning-rate rules of the paper, as factors of the base learning rate.
 
-Sec. 5.1.2 gives the two captioning rules by epoch (counted from 1), Sec. 6.1.2 the translation rule by step: the
-Transformer's inverse square root with warm-up for XE, and a fixed rate for CMAL. Each rule is a plain function of
-an epoch or a step; `learning_rate_factor` is what a `LambdaLR` calls. Nothing here knows a Trainer or an optimizer.
+Sec. 5.1.2 gives the two captioning rules by epoch (counted from 1), Sec. 6.1.2 the translation rule by
+step: the Transformer's inverse square root with warm-up for XE, and a fixed rate for CMAL. Each rule is a
+plain function of an epoch or a step; `learning_rate_factor` is what a `LambdaLR` calls. Nothing here knows
+a Trainer or an optimizer.
 """
 
 from collections.abc import Callable
@@ -56,4 +57,6 @@ def learning_rate_factor(rule: str, update: int, *, updates_per_epoch: int, warm
         return EPOCH_RULES[rule](update // updates_per_epoch + 1)
     if rule == "inverse_square_root":
         return inverse_square_root_factor(update + 1, warmup_steps=warmup_steps)
-    raise ValueError(f"learning_rate_rule is {rule!r}; legal values: {', '.join(LEARNING_RATE_RULES)} or None")
+    raise ValueError(
+        f"learning_rate_rule is {rule!r}; legal values: {', '.join(LEARNING_RATE_RULES)} or None"
+    )

@@ -1,8 +1,8 @@
 """What XE and CMAL training share on top of Seq2SeqTrainer.
 
-Token-budget batches, losses normalised over all ranks and micro-batches, evaluation by decoding, the paper's
-learning-rate rules, metrics averaged over ranks, and a stop at the first loss that is not finite. It decides no
-loss: `XeTrainer` and `CmalTrainer` do.
+Token-budget batches, losses normalised over all ranks and micro-batches, evaluation by decoding, the
+paper's learning-rate rules, metrics averaged over ranks, and a stop at the first loss that is not finite.
+It decides no loss: `XeTrainer` and `CmalTrainer` do.
 """
 
 from collections import defaultdict
@@ -47,7 +47,7 @@ class SequenceTrainer(Seq2SeqTrainer):
     def trains_student(self) -> bool:
         return bool(self.model.config.model_type == STUDENT_MODEL_TYPE)
 
-    # ---- batches -------------------------------------------------------------------------------------------------
+    # ---- batches ---
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         if self.args.max_tokens_per_batch is None:
@@ -86,7 +86,7 @@ class SequenceTrainer(Seq2SeqTrainer):
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> Tensor | int | None:
         return None  # counted in get_batch_samples, without the shift that the Trainer assumes
 
-    # ---- optimisation --------------------------------------------------------------------------------------------
+    # ---- optimisation ---
 
     def create_scheduler(
         self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
@@ -107,7 +107,7 @@ class SequenceTrainer(Seq2SeqTrainer):
         return self.lr_scheduler
 
     def length_term(self, length_logits: Tensor, inputs: Mapping[str, Any]) -> Tensor:
-        """The length predictor's share of the loss (Sec. 6.1.2), over the inputs of the whole optimizer step."""
+        """The length predictor's share of the loss (Sec. 6.1.2), over all inputs of the step."""
         source_mask = inputs["attention_mask"] if INPUT_IDS in inputs else inputs["feature_mask"]
         losses = self.model.length_loss(length_logits, source_mask.sum(-1), inputs["target_lengths"])
         weighted: Tensor = self.model.config.length_loss_weight * losses.sum() / self.step_inputs
@@ -120,13 +120,13 @@ class SequenceTrainer(Seq2SeqTrainer):
         if not torch.isfinite(loss):
             sources = inputs.get("source") or inputs.get("image_id") or []
             raise FloatingPointError(
-                f"the loss is {loss.item()} at step {self.state.global_step}, epoch {self.state.epoch}: training "
-                f"stopped before the update. The batch begins with {list(sources)[:3]!r}. Lower the learning rate "
-                "or leave bf16/fp16, and resume from the last checkpoint"
+                f"the loss is {loss.item()} at step {self.state.global_step}, epoch {self.state.epoch}: "
+                f"training stopped before the update. The batch begins with {list(sources)[:3]!r}. Lower the "
+                "learning rate or leave bf16/fp16, and resume from the last checkpoint"
             )
         return loss
 
-    # ---- metrics -------------------------------------------------------------------------------------------------
+    # ---- metrics ---
 
     def record(self, metrics: Mapping[str, float | Tensor]) -> None:
         """Adds this micro-batch's metrics to the averages that the next `log` writes."""
@@ -145,7 +145,7 @@ class SequenceTrainer(Seq2SeqTrainer):
             self._counts.clear()
         super().log(logs, start_time)
 
-    # ---- evaluation ----------------------------------------------------------------------------------------------
+    # ---- evaluation ---
 
     def prediction_step(
         self,

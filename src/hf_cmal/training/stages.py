@@ -1,9 +1,11 @@
 """The stages of a ladder: train a teacher, distil, train a student word by word, then by CMAL.
 
-Each stage is a function of a checked recipe and writes into `recipe.output_dir`; a stage that was interrupted goes on
-where it stopped when it is started again with the same recipe. Measuring is `hf_cmal.evaluation`'s.
+Each stage is a function of a checked recipe and writes into `recipe.output_dir`; a stage that was
+interrupted goes on where it stopped when it is started again with the same recipe. Measuring is
+`hf_cmal.evaluation`'s.
 """
 
+import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +15,6 @@ import torch
 from accelerate import PartialState
 from datasets import Dataset, concatenate_datasets
 from transformers import (
-    AutoConfig,
-    AutoModelForImageTextToText,
-    AutoModelForSeq2SeqLM,
     AutoTokenizer,
     EvalPrediction,
     PreTrainedModel,
@@ -24,10 +23,11 @@ from transformers import (
 )
 from transformers.trainer_utils import get_last_checkpoint
 
-from hf_cmal.data.columns import FEATURES, REFERENCE_IDS, REFERENCES, SOURCE, TARGET
+from hf_cmal.data.columns import FEATURES, REFERENCE_IDS, REFERENCES, SOURCE
 from hf_cmal.data.encoding import one_row_per_reference
 from hf_cmal.data.tokenizer import train_tokenizer
 from hf_cmal.evaluation.evaluate import evaluate_systems
+from hf_cmal.evaluation.loading import load_model
 from hf_cmal.evaluation.scoring import score_tokens
 from hf_cmal.models.nag.modeling_nag import NagForCaptioning, NagForTranslation
 from hf_cmal.rewards import get_reward
@@ -139,8 +139,15 @@ def train_cmal(recipe: Recipe) -> None:
 def evaluate(recipe: Recipe) -> None:
     """Decodes, scores and times the systems of `recipe.evaluation`; writes a result JSON."""
     task, splits = _open(recipe)
-    evaluate_systems(recipe, task, splits[recipe.evaluation.split])
-    save_recipe(recipe, recipe.output_dir)
+    result, examples = evaluate_systems(
+        recipe.evaluation, task=task, data=recipe.data, rows=splits[recipe.evaluation.split],
+        device=PartialState().device,
+    )  # fmt: skip
+    folder = save_recipe(recipe, recipe.output_dir).parent
+    for name, content in (("result", {"seed": recipe.seed, **result}), ("examples", examples)):
+        (folder / f"{name}.json").write_text(
+            json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
 
 
 STAGE_FUNCTIONS: dict[str, Callable[[Recipe], None]] = {
@@ -209,7 +216,9 @@ def _metrics_function(
     references = validation[REFERENCES]
 
     def compute_metrics(prediction: EvalPrediction) -> dict[str, float]:
-        scores = score_tokens(task, tokenizer, prediction.predictions, references, labels=prediction.label_ids)
+        scores = score_tokens(
+            task, tokenizer, prediction.predictions, references, labels=prediction.label_ids
+        )
         return {name: value for name, value in scores.items() if isinstance(value, float)}
 
     return compute_metrics
@@ -221,12 +230,23 @@ def _check_same_recipe(recipe: Recipe) -> None:
     if not folder.is_dir() or get_last_checkpoint(str(folder)) is None:
         return
     earlier = load_recipe(folder / RESOLVED_RECIPE)
-    for name in ("stage", "task", "seed", "data", "model", "teacher", "student", "pseudo_targets", "weight_init", "training"):
+    for name in (
+        "stage",
+        "task",
+        "seed",
+        "data",
+        "model",
+        "teacher",
+        "student",
+        "pseudo_targets",
+        "weight_init",
+        "training",
+    ):
         before, now = getattr(earlier, name), getattr(recipe, name)
         if before != now:
             raise ValueError(
-                f"{folder} holds checkpoints of a recipe with {name} = {before!r}, now it is {now!r}; choose another "
-                "output_dir, or delete the folder to start over"
+                f"{folder} holds checkpoints of a recipe with {name} = {before!r}, now it is {now!r}; choose "
+                "another output_dir, or delete the folder to start over"
             )
 
 
@@ -250,7 +270,9 @@ def _labeled_and_unlabeled(splits: dict[str, Dataset]) -> Dataset:
     if "unlabeled" not in splits:
         return splits["train"]
     columns = [name for name in splits["train"].column_names if name in splits["unlabeled"].column_names]
-    return concatenate_datasets([splits["train"].select_columns(columns), splits["unlabeled"].select_columns(columns)])
+    return concatenate_datasets(
+        [splits["train"].select_columns(columns), splits["unlabeled"].select_columns(columns)]
+    )
 
 
 def _new_student(recipe: Recipe, task: Task) -> PreTrainedModel:
@@ -264,25 +286,6 @@ def _new_student(recipe: Recipe, task: Task) -> PreTrainedModel:
     if recipe.weight_init:
         return init_student_from_teacher(teacher, **options)
     return STUDENTS[task.name](student_config_from_teacher(teacher.config, **options))
-
-
-def load_model(folder: str | None, role: str) -> PreTrainedModel:
-    """A teacher's or a student's folder, checked to be what it should be; float32.
-
-    Raises:
-        ValueError: no folder given, none there, or the other kind of model in it.
-    """
-    if folder is None:
-        raise ValueError(f"the recipe names no {role}; add `{role}: FOLDER`")
-    config = AutoConfig.from_pretrained(folder)
-    is_student = config.model_type == "cmal_nag"
-    if is_student != (role == "student"):
-        raise ValueError(
-            f"{folder} holds a {config.model_type} model, which is no {role}; "
-            + ("give a student's folder (stage student_xe makes one)" if role == "student" else "give a teacher's folder")
-        )
-    kind = AutoModelForImageTextToText if getattr(config, "feature_size", None) else AutoModelForSeq2SeqLM
-    return kind.from_pretrained(folder, dtype=torch.float32)
 
 
 def _load_tokenizer(folder: str | None) -> PreTrainedTokenizerBase:

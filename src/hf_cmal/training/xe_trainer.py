@@ -1,8 +1,9 @@
 """Word-by-word training (Eq. (5)) of teachers and students.
 
-The loss is the cross-entropy of every target word, divided by the number of target words of the whole optimizer step
-(all ranks and micro-batches); a student of predicted length adds its length loss (Sec. 6.1.2), divided by the number
-of inputs. It trains any model whose collator gives `labels`: MarianMTModel, the captioning teacher, and students.
+The loss is the cross-entropy of every target word, divided by the number of target words of the whole
+optimizer step (all ranks and micro-batches); a student of predicted length adds its length loss (Sec.
+6.1.2), divided by the number of inputs. It trains any model whose collator gives `labels`: MarianMTModel,
+the captioning teacher, and students.
 """
 
 from typing import Any
@@ -20,7 +21,8 @@ def cross_entropy_sum(logits: Tensor, labels: Tensor, *, label_smoothing: float 
     Args:
         logits: [B, N, V].
         labels: [B, N], -100 where there is no word.
-        label_smoothing: share of the target mass spread over the vocabulary (Sec. 6.1.2: 0.1, as the Transformer).
+        label_smoothing: share of the target mass spread over the vocabulary (Sec. 6.1.2: 0.1, as the
+            Transformer).
 
     Returns:
         A scalar, in nats.

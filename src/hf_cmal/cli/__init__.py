@@ -1,0 +1,1 @@
+"""The command line: `hf-cmal demo | translate | train | distill | evaluate`."""

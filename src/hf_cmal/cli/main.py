@@ -1,0 +1,108 @@
+"""`hf-cmal`: the package's jobs as commands.
+
+`translate` turns sentences into another language, `train`, `distill` and `evaluate` run a recipe, `demo`
+walks the toy ladder. A mistake of the user ends in one line on stderr and exit code 2, never in a
+traceback. The work itself is done by the rooms below; training is imported only by the commands that train.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Entry point of the `hf-cmal` script; `words` stand in for `sys.argv[1:]`."""
+    options = _parser().parse_args(words)
+    try:
+        options.run(options)
+    except (
+        ValueError,
+        OSError,
+    ) as error:  # what the user can mend; anything else is a bug and shows its traceback
+        if options.traceback:
+            raise
+        print(f"hf-cmal: {error}", file=sys.stderr)
+        raise SystemExit(2) from error
+    except KeyboardInterrupt:
+        print("hf-cmal: interrupted; start the same command again to go on", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hf-cmal", description=__doc__.partition("\n\n")[2])
+    parser.add_argument("--traceback", action="store_true", help="show where an error came from")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    translate = commands.add_parser("translate", help="translate sentences, a file, or standard input")
+    translate.add_argument(
+        "text", nargs="*", help="sentences; none: --input or standard input, a sentence a line"
+    )
+    translate.add_argument("--model", help="folder or Hub id of a translator; default: $HF_CMAL_MODEL")
+    translate.add_argument("--input", metavar="FILE", help="a sentence a line")
+    translate.add_argument(
+        "--output", metavar="FILE", help="where the translations go; default: standard output"
+    )
+    translate.add_argument(
+        "--batch-size", type=int, default=64, metavar="N", help="sentences decoded together"
+    )
+    translate.add_argument(
+        "--keep-duplicates",
+        action="store_true",
+        help="do not remove consecutive equal tokens (the postprocessing)",
+    )
+    translate.set_defaults(run=_translate)
+
+    for name, what in (
+        ("train", "run a training stage of a recipe"),
+        ("distill", "run a distillation stage of a recipe"),
+        ("evaluate", "run an evaluation stage of a recipe"),
+    ):
+        stage = commands.add_parser(name, help=what)
+        stage.add_argument("recipe", help="a YAML file, see recipes/")
+        stage.add_argument(
+            "overrides", nargs="*", metavar="key=value", help="values that replace the recipe's"
+        )
+        stage.set_defaults(run=_run_recipe, command=name)
+
+    demo = commands.add_parser("demo", help="train and measure the toy ladder of both tasks")
+    demo.add_argument(
+        "--recipes", default="recipes/toy", metavar="DIR", help="default: %(default)s of a clone"
+    )
+    demo.add_argument(
+        "--root", default="outputs/demo", metavar="DIR", help="where it writes; default: %(default)s"
+    )
+    demo.add_argument("--seed", type=int, default=1)
+    demo.set_defaults(run=_demo)
+    return parser
+
+
+def _translate(options: argparse.Namespace) -> None:
+    from hf_cmal.cli.translate import translate
+
+    translate(
+        options.text,
+        model=options.model,
+        input_file=options.input,
+        output_file=options.output,
+        batch_size=options.batch_size,
+        remove_consecutive_duplicates=not options.keep_duplicates,
+    )
+
+
+def _run_recipe(options: argparse.Namespace) -> None:
+    from hf_cmal.training.recipe import TRAINING_ARGUMENTS, load_recipe
+    from hf_cmal.training.stages import run_stage
+
+    recipe = load_recipe(options.recipe, options.overrides)
+    command = "train" if recipe.stage in TRAINING_ARGUMENTS else recipe.stage
+    if command != options.command:
+        raise ValueError(
+            f"{options.recipe} is a stage {recipe.stage!r}: run `hf-cmal {command} {options.recipe}`"
+        )
+    run_stage(recipe)
+
+
+def _demo(options: argparse.Namespace) -> None:
+    from hf_cmal.cli.demo import demo
+
+    demo(recipes=options.recipes, root=options.root, seed=options.seed)
