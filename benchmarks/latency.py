@@ -1,8 +1,8 @@
 """One-pass decoding against beam search of a same-size teacher: milliseconds at batch 1, random weights.
 
-The student is made from the teacher's weights, both are float32 and take turns on the same inputs in one run; the
-rival is the teacher's beam search with its KV cache. Ends by printing one JSON object, whose `speedup` of `student`
-is the ratio. It says nothing about quality.
+The student is made from the teacher's weights, both are float32 and take turns on the same inputs in one
+run; the rival is the teacher's beam search with its KV cache. Ends by printing one JSON object, whose
+`speedup` of `student` is the ratio. It says nothing about quality.
 
     python benchmarks/latency.py [--quick]
 """
@@ -27,7 +27,8 @@ def build_teacher(d_model: int, layers: int, ffn_dim: int) -> MarianMTModel:
     teacher = MarianMTModel(
         MarianConfig(
             vocab_size=PAD + 1, d_model=d_model, encoder_layers=layers, decoder_layers=layers,
-            encoder_attention_heads=8, decoder_attention_heads=8, encoder_ffn_dim=ffn_dim, decoder_ffn_dim=ffn_dim,
+            encoder_attention_heads=8, decoder_attention_heads=8,
+            encoder_ffn_dim=ffn_dim, decoder_ffn_dim=ffn_dim,
             activation_function="relu", max_position_embeddings=64, pad_token_id=PAD, eos_token_id=EOS,
             bos_token_id=None, decoder_start_token_id=PAD, forced_eos_token_id=None,
         )

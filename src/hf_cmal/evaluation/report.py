@@ -21,6 +21,8 @@ COLUMNS = {
     "latency_ms": "ms",
     "speedup": "speed-up",
 }
+HEADLINE = "multi30k/short/results"
+README_BEGIN, README_END = "<!-- results: begin -->", "<!-- results: end -->"
 AS_PERCENT = ("repetition_rate", "length_accuracy")
 
 
@@ -89,26 +91,33 @@ def results_page(folders: Mapping[str, Path]) -> str:
         "# Results",
         "",
         "Written by `python -m hf_cmal.evaluation.report` from the result files in recipes/; do not edit.",
+        "Columns: repeated = consecutive equal tokens / tokens, before postprocessing; ms = batch 1.",
     ]
     for title, folder in folders.items():
-        results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
-        parts += ["", f"## {title}", ""]
-        if not results:
-            parts.append("Not run.")
-            continue
-        first = results[0]
-        parts += [result_table(*results), "", signatures(first)]
-        if "latency" in first:
-            latency = first["latency"]
-            parts.append(
-                f"- latency: mean of {latency['inputs']} inputs one by one, {latency['dtype']}, "
-                f"{latency['device']}, {latency['threads']} threads, "
-                f"speed-up over {latency['rival']} in the same run"
-            )
-        versions = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
-        hardware = first["hardware"]
-        parts.append(f"- run on {hardware['processor']}, {hardware['cpus']} CPUs; {versions}")
+        results = read_results(folder)
+        parts += ["", f"## {title}", "", *(_section(results) if results else ["Not run."])]
     return "\n".join(parts) + "\n"
+
+
+def _section(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    first = results[0]
+    parts = [result_table(*results), "", signatures(first)]
+    if "latency" in first:
+        latency = first["latency"]
+        parts.append(
+            f"- latency: mean of {latency['inputs']} inputs one by one, {latency['dtype']}, "
+            f"{latency['device']}, {latency['threads']} threads, "
+            f"speed-up over {latency['rival']} in the same run"
+        )
+    versions = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
+    hardware = first["hardware"]
+    parts.append(f"- run on {hardware['processor']}, {hardware['cpus']} CPUs; {versions}")
+    return parts
+
+
+def read_results(folder: Path) -> list[dict[str, Any]]:
+    """The result files of a folder, by name."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
 
 
 def result_folders(recipes: Path) -> dict[str, Path]:
@@ -117,5 +126,28 @@ def result_folders(recipes: Path) -> dict[str, Path]:
     return {str(folder.relative_to(recipes)): folder / "results" for folder in ladders}
 
 
+def readme_with_results(readme: str, results: Sequence[Mapping[str, Any]]) -> str:
+    """The README with the table of `results` between its two marks.
+
+    Raises:
+        ValueError: if a mark is missing.
+    """
+    before, begin, rest = readme.partition(README_BEGIN)
+    _, end, after = rest.partition(README_END)
+    if not begin or not end:
+        raise ValueError(f"the README has no {README_BEGIN} ... {README_END} for the table to stand between")
+    table = result_table(*results) if results else "Not run."
+    return f"{before}{begin}\n\n{table}\n\n{end}{after}"
+
+
+def write_pages(root: Path) -> None:
+    """Writes docs/results.md and the README's table anew from the result files of a clone."""
+    recipes, readme = root / "recipes", root / "README.md"
+    page = results_page(result_folders(recipes))
+    headline = readme_with_results(readme.read_text(encoding="utf-8"), read_results(recipes / HEADLINE))
+    (root / "docs" / "results.md").write_text(page, encoding="utf-8")
+    readme.write_text(headline, encoding="utf-8")
+
+
 if __name__ == "__main__":
-    Path("docs/results.md").write_text(results_page(result_folders(Path("recipes"))), encoding="utf-8")
+    write_pages(Path())
