@@ -6,6 +6,7 @@ plain function of an epoch or a step; `learning_rate_factor` is what a `LambdaLR
 a Trainer or an optimizer.
 """
 
+import math
 from collections.abc import Callable
 
 
@@ -31,7 +32,7 @@ def inverse_square_root_factor(step: int, *, warmup_steps: int = 4000) -> float:
         step: the update, counted from 1.
         warmup_steps: updates until the peak.
     """
-    return min(step / warmup_steps, (warmup_steps / step) ** 0.5)
+    return min(step / warmup_steps, math.sqrt(warmup_steps / step))
 
 
 EPOCH_RULES: dict[str, Callable[[int], float]] = {
