@@ -1,0 +1,98 @@
+"""Joint actions to rewards: the numbers that CMAL maximises (Sec. 4.2, the team reward).
+
+Reading order: `base.py` (what a reward is), `gleu.py`, `bleu.py`, `cider.py` (options and definitions),
+`text.py` (any function on strings), `references.py` and `bound.py` (a batch), `tables.py` and `ngrams.py`
+(the kernels). A new reward is one file and one line in REWARDS; one outside this package is named by a dotted
+path. Reported scores are in `metrics`.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any, cast
+
+from hf_cmal.rewards.base import BoundReward, Reward, score_written_out
+from hf_cmal.rewards.bleu import BleuReward
+from hf_cmal.rewards.cider import CiderDReward, DocumentFrequencies
+from hf_cmal.rewards.gleu import GleuReward
+from hf_cmal.rewards.text import Decode, TextReward, word_gleu
+
+__all__ = [
+    "BleuReward",
+    "BoundReward",
+    "CiderDReward",
+    "DocumentFrequencies",
+    "GleuReward",
+    "REWARDS",
+    "Reward",
+    "TextReward",
+    "get_reward",
+    "score_written_out",
+    "word_gleu",
+]
+
+REWARDS: dict[str, Callable[..., Reward]] = {
+    "gleu": GleuReward,
+    "cider-d": CiderDReward,
+    "bleu": BleuReward,
+}
+
+
+def get_reward(name: str, *, decode: Decode | None = None, **options: Any) -> Reward:
+    """Makes a reward from its name and options.
+
+    Args:
+        name: a key of REWARDS, or "package.module:attribute". The attribute is a class with `bind` (a reward
+            of one's own), or a function (prompts, completions, **columns) -> list[float], which becomes a
+            `TextReward`.
+        decode: lists of token ids -> strings. A reward on strings needs it, the others are not given it.
+        **options: of that reward.
+
+    Raises:
+        ValueError: no reward of this name, or nothing at the dotted path.
+        TypeError: an option that the reward does not know, or a missing one.
+
+    Example:
+        >>> get_reward("gleu", max_order=3)
+        >>> get_reward("hf_cmal.rewards.text:word_gleu", decode=tokenizer.batch_decode)
+    """
+    make = REWARDS[name] if name in REWARDS else _load(name)
+    parameters = inspect.signature(make).parameters
+    if decode is not None and "decode" in parameters:
+        options["decode"] = decode
+    known = [option for option in parameters if option not in ("function", "name")]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise TypeError(
+            f"the reward {name!r} has no option {unknown[0]!r}; its options: {', '.join(known) or 'none'}"
+        )
+    missing = [option for option in known if _is_required(parameters[option]) and option not in options]
+    if missing:
+        raise TypeError(
+            f"the reward {name!r} needs the option {missing[0]!r}; its options: {', '.join(known)}"
+        )
+    return make(**options)
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is inspect.Parameter.empty and parameter.kind not in (
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+    )
+
+
+def _load(path: str) -> Callable[..., Reward]:
+    module_name, _, attribute = path.partition(":")
+    legal = f"legal names: {', '.join(REWARDS)}, or a dotted path 'package.module:attribute'"
+    if not attribute:
+        raise ValueError(f"unknown reward {path!r}; {legal}")
+    try:
+        loaded = getattr(import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"unknown reward {path!r} ({error}); {legal}") from error
+    if isinstance(loaded, type):
+        return cast("Callable[..., Reward]", loaded)
+    if not callable(loaded):
+        raise ValueError(f"reward {path!r} is {loaded!r}, which is neither a class nor a function; {legal}")
+    return partial(TextReward, loaded, name=attribute)
