@@ -174,11 +174,11 @@ def test_an_unknown_reward_names_the_legal_ones():
     ):
         get_reward("glue")
     with pytest.raises(ValueError, match=r"no_such_module.*legal names"):
-        get_reward("no_such_module:reward")
+        get_reward("no_such_module.reward")
     with pytest.raises(ValueError, match=r"no_such_reward.*legal names"):
-        get_reward("hf_cmal.rewards.text:no_such_reward")
+        get_reward("hf_cmal.rewards.text.no_such_reward")
     with pytest.raises(ValueError, match="neither a class nor a function"):
-        get_reward("hf_cmal.rewards.references:MAX_WORD_ID")
+        get_reward("hf_cmal.rewards.references.MAX_WORD_ID")
 
 
 def test_an_unknown_option_names_the_known_ones():
@@ -187,15 +187,15 @@ def test_an_unknown_option_names_the_known_ones():
     ):
         get_reward("gleu", order=3)
     with pytest.raises(TypeError, match=r"needs the option 'decode'"):
-        get_reward("hf_cmal.rewards.text:word_gleu")
+        get_reward("hf_cmal.rewards.text.word_gleu")
     with pytest.raises(ValueError, match="at least 1, got 0"):
         get_reward("gleu", max_order=0)
 
 
 def test_a_dotted_path_names_a_function_or_a_class():
     decode = str
-    reward = get_reward("hf_cmal.rewards.text:word_gleu", decode=decode)
+    reward = get_reward("hf_cmal.rewards.text.word_gleu", decode=decode)
     assert isinstance(reward, TextReward) and reward.name == "word_gleu" and reward.decode is decode
-    own = get_reward("hf_cmal.rewards.gleu:GleuReward", max_order=2)
+    own = get_reward("hf_cmal.rewards.gleu.GleuReward", max_order=2)
     assert own == GleuReward(max_order=2)
     assert get_reward("gleu", decode=decode) == GleuReward()

@@ -43,7 +43,7 @@ def get_reward(name: str, *, decode: Decode | None = None, **options: Any) -> Re
     """Makes a reward from its name and options.
 
     Args:
-        name: a key of REWARDS, or "package.module:attribute". The attribute is a class with `bind` (a reward
+        name: a key of REWARDS, or "package.module.attribute". The attribute is a class with `bind` (a reward
             of one's own), or a function (prompts, completions, **columns) -> list[float], which becomes a
             `TextReward`.
         decode: lists of token ids -> strings. A reward on strings needs it, the others are not given it.
@@ -55,7 +55,7 @@ def get_reward(name: str, *, decode: Decode | None = None, **options: Any) -> Re
 
     Example:
         >>> get_reward("gleu", max_order=3)
-        >>> get_reward("hf_cmal.rewards.text:word_gleu", decode=tokenizer.batch_decode)
+        >>> get_reward("hf_cmal.rewards.text.word_gleu", decode=tokenizer.batch_decode)
     """
     make = REWARDS[name] if name in REWARDS else _load(name)
     parameters = inspect.signature(make).parameters
@@ -83,9 +83,9 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 
 
 def _load(path: str) -> Callable[..., Reward]:
-    module_name, _, attribute = path.partition(":")
-    legal = f"legal names: {', '.join(REWARDS)}, or a dotted path 'package.module:attribute'"
-    if not attribute:
+    module_name, _, attribute = path.rpartition(".")
+    legal = f"legal names: {', '.join(REWARDS)}, or a dotted path 'package.module.attribute'"
+    if not module_name:
         raise ValueError(f"unknown reward {path!r}; {legal}")
     try:
         loaded = getattr(import_module(module_name), attribute)

@@ -1,8 +1,9 @@
 """Translation: text in, text out; MarianMTModel teaches, NagForTranslation learns with a predicted length
 (Sec. 6)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from datasets import Dataset
@@ -20,6 +21,8 @@ from hf_cmal.data.encoding import encode_translation
 from hf_cmal.data.parallel_text import load_parallel_text, load_translation_dataset, load_unlabeled_text
 from hf_cmal.data.toy import toy_translation
 from hf_cmal.metrics.bleu import translation_scores
+from hf_cmal.rewards.base import package_version
+from hf_cmal.rewards.text import word_gleu
 from hf_cmal.tasks.task import ModelOptions, Role, Task
 
 SPLITS = ("train", "validation", "test")
@@ -179,6 +182,16 @@ def collator(
     return StudentCollator(pad_token_id=config.pad_token_id, length_from=length_from)
 
 
+def scores(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float | str]:
+    """sacreBLEU's scores, and the mean sentence GLEU on words: what CMAL raises, in [0, 100]."""
+    gleu = word_gleu([None] * len(hypotheses), hypotheses, references=[list(group) for group in references])
+    return {
+        **translation_scores(hypotheses, references),
+        "gleu": 100 * fmean(gleu),
+        "gleu_signature": f"gleu|n:1-4|unit:words|mean:sentences|v:{package_version()}",
+    }
+
+
 TRANSLATION = Task(
     name="translation",
     data_options=TranslationData,
@@ -187,7 +200,7 @@ TRANSLATION = Task(
     build_teacher=build_teacher,
     encode=encode,
     collator=collator,
-    scores=translation_scores,
+    scores=scores,
     length_mode="predicted",
     main_score="bleu",
     default_reward="gleu",
