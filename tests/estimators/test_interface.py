@@ -1,0 +1,221 @@
+"""The interface: its errors, the table of names, and that it carries estimators that are yet to come."""
+
+import json
+
+import pytest
+import torch
+
+from hf_cmal.estimators import ESTIMATORS, StatefulEstimator, get_estimator
+from hf_cmal.estimators.counterfactual import Counterfactual
+from hf_cmal.sampling import Edits
+from tests.estimators.enumeration import (
+    DATA,
+    enumerate_estimates,
+    random_problem,
+    reference_problems,
+    tiny_problems,
+)
+from tests.estimators.later import AllAction, JointArsm, LeaveOneOut
+
+pytestmark = pytest.mark.filterwarnings("ignore:estimator 'none'")
+
+REFERENCE = reference_problems()
+
+
+def policy(batch_size=2, num_agents=3, vocab_size=5):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(batch_size, num_agents, vocab_size, generator=generator, dtype=torch.float64)
+    return logits.log_softmax(-1), torch.ones(batch_size, num_agents, dtype=torch.bool)
+
+
+# ---- names -------------------------------------------------------------------------------------------------
+
+
+def test_unknown_estimator_is_an_error_that_names_the_known_ones():
+    with pytest.raises(
+        ValueError, match=r"unknown estimator 'selfcritical'.*none, moving_average, self_critical"
+    ):
+        get_estimator("selfcritical")
+
+
+def test_unknown_option_is_an_error_that_names_the_options():
+    with pytest.raises(ValueError, match=r"no option 'topk'.*top_k, compositional_weight"):
+        get_estimator("counterfactual", topk=2)
+
+
+def test_an_outsiders_estimator_is_found_by_its_dotted_path():
+    estimator = get_estimator("hf_cmal.estimators.counterfactual.Counterfactual", top_k=7)
+    assert isinstance(estimator, Counterfactual)
+    assert estimator.top_k == 7
+
+
+@pytest.mark.parametrize("path", ["no_such_package.Estimator", "hf_cmal.estimators.counterfactual.NoSuch"])
+def test_a_dotted_path_to_nothing_is_an_error_that_names_it(path):
+    with pytest.raises(ValueError, match=path.replace(".", r"\.")):
+        get_estimator(path)
+
+
+def test_only_the_moving_average_carries_state():
+    stateful = [name for name in ESTIMATORS if isinstance(get_estimator(name), StatefulEstimator)]
+    assert stateful == ["moving_average"]
+
+
+# ---- proposals ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_proposing_is_sampling_and_then_proposing_from_the_samples(name):
+    log_probs, agent_mask = policy()
+    estimator = get_estimator(name)
+    proposals = estimator.propose(
+        log_probs, agent_mask, eos_token_id=0, num_samples=4, generator=torch.Generator().manual_seed(3)
+    )
+    samples = proposals.actions[:, :4]
+    again = estimator.propose_from_actions(log_probs, agent_mask, samples, eos_token_id=0)
+    assert proposals.num_samples == 4
+    assert samples.shape == (2, 4, 3)
+    torch.testing.assert_close(proposals.actions, again.actions)
+    torch.testing.assert_close(proposals.alive, again.alive)
+    other = estimator.propose(
+        log_probs, agent_mask, eos_token_id=0, num_samples=4, generator=torch.Generator().manual_seed(4)
+    )
+    assert not torch.equal(other.actions, proposals.actions)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_one_sample_per_input_is_allowed(name):
+    log_probs, agent_mask = policy()
+    log_probs.requires_grad_()
+    estimator = get_estimator(name)
+    proposals = estimator.propose(log_probs.detach(), agent_mask, eos_token_id=0, num_samples=1)
+    rewards = torch.rand(proposals.actions.shape[:2], dtype=torch.float64)
+    edit_rewards = None if proposals.edits is None else torch.rand(proposals.edits.mask.shape).double()
+    surrogate = estimator.surrogate(log_probs, proposals, rewards, edit_rewards, num_inputs=2)
+    surrogate.loss.backward()
+    assert log_probs.grad.isfinite().all()
+    assert log_probs.grad.abs().sum() > 0
+
+
+# ---- errors at the boundary --------------------------------------------------------------------------------
+
+
+def test_zero_samples_is_an_error():
+    log_probs, agent_mask = policy()
+    with pytest.raises(ValueError, match="num_samples must be at least 1, got 0"):
+        get_estimator("counterfactual").propose(log_probs, agent_mask, eos_token_id=0, num_samples=0)
+
+
+@pytest.mark.parametrize(
+    ("log_probs", "agent_mask", "actions", "message"),
+    [
+        ((3, 5), (2, 3), (2, 1, 3), r"log_probs must be \[B,N,V\]"),
+        ((2, 3, 5), (2, 4), (2, 1, 3), "agent_mask must be bool"),
+        ((2, 3, 5), (2, 3), (2, 1, 4), r"actions must be \[B,S,N\]"),
+        ((2, 3, 5), (2, 3), (2, 3), r"actions must be \[B,S,N\]"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_an_error(log_probs, agent_mask, actions, message):
+    with pytest.raises(ValueError, match=message):
+        get_estimator("self_critical").propose_from_actions(
+            torch.zeros(log_probs),
+            torch.ones(agent_mask, dtype=torch.bool),
+            torch.zeros(actions, dtype=torch.long),
+            eos_token_id=0,
+        )
+
+
+def test_a_mask_of_numbers_is_an_error():
+    log_probs, agent_mask = policy()
+    with pytest.raises(ValueError, match="must be bool"):
+        get_estimator("none").propose(log_probs, agent_mask.long(), eos_token_id=0)
+
+
+def test_rewards_of_the_samples_alone_are_an_error_where_a_greedy_row_was_proposed():
+    log_probs, agent_mask = policy()
+    estimator = get_estimator("self_critical")
+    proposals = estimator.propose(log_probs, agent_mask, eos_token_id=0)
+    with pytest.raises(ValueError, match=r"rewards must be \[2, 6\].*got \[2, 5\]"):
+        estimator.surrogate(log_probs, proposals, torch.zeros(2, 5), None, num_inputs=2)
+
+
+def test_missing_edit_rewards_are_an_error_that_names_score_edits():
+    log_probs, agent_mask = policy()
+    estimator = get_estimator("counterfactual")
+    proposals = estimator.propose(log_probs, agent_mask, eos_token_id=0)
+    with pytest.raises(ValueError, match="score_edits"):
+        estimator.surrogate(log_probs, proposals, torch.zeros(2, 5), None, num_inputs=2)
+    with pytest.raises(ValueError, match=r"edit_rewards must be \[2, 5, 6\].*got \[2, 5, 5\]"):
+        estimator.surrogate(log_probs, proposals, torch.zeros(2, 5), torch.zeros(2, 5, 5), num_inputs=2)
+
+
+def test_edit_rewards_without_edits_are_an_error():
+    log_probs, agent_mask = policy()
+    estimator = get_estimator("none")
+    proposals = estimator.propose(log_probs, agent_mask, eos_token_id=0)
+    with pytest.raises(ValueError, match="must be None"):
+        estimator.surrogate(log_probs, proposals, torch.zeros(2, 5), torch.zeros(2, 5, 5), num_inputs=2)
+
+
+def test_edits_of_unequal_shapes_are_an_error():
+    ones = torch.ones(1, 1, 2, dtype=torch.long)
+    with pytest.raises(ValueError, match=r"words \[B,S,M,2\]"):
+        Edits(position=ones, words=ones, width=ones, mask=ones.bool())
+
+
+# ---- later estimators fit ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("problem", REFERENCE)
+@pytest.mark.parametrize(
+    ("name", "subject"),
+    [
+        ("all_action_exact", AllAction(top_k=6)),
+        ("all_action_top_1_exact_plus_sampled_rest", AllAction(top_k=1)),
+        ("all_action_top_2_exact_plus_sampled_rest", AllAction(top_k=2)),
+    ],
+)
+def test_all_action_over_a_set_has_the_published_variance(name, subject, problem):
+    setting, entry = REFERENCE[problem]
+    suffix = "_masked" if entry["eos"] is not None else ""
+    estimates = enumerate_estimates(subject, setting)
+    assert estimates.relative_bias < 1e-9
+    assert estimates.total_variance == pytest.approx(
+        entry["estimators"][name][f"total_variance{suffix}"], rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("problem", ["flat, no eos", "medium, eos 0", "peaked, eos 0"])
+def test_all_action_over_candidates_and_other_equals_all_action_over_all_words(problem):
+    setting, _ = REFERENCE[problem]
+    assert setting.reward.other_is_exact
+    over_candidates = enumerate_estimates(AllAction(), setting)
+    over_all = enumerate_estimates(AllAction(top_k=6), setting)
+    torch.testing.assert_close(over_candidates.gradients, over_all.gradients, rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("eos", [None, 1])
+def test_leave_one_out_over_all_pairs_of_samples_is_unbiased(eos):
+    problem = random_problem(11, num_agents=2, vocab_size=3, eos=eos)
+    assert enumerate_estimates(LeaveOneOut(), problem, num_samples=2).relative_bias < 1e-9
+
+
+def test_joint_arsm_on_given_noise_is_the_published_gradient():
+    vector = json.loads((DATA / "estimators.json").read_text())["two_agents"]
+    logits = torch.tensor([vector["logits"]], dtype=torch.float64, requires_grad=True)
+    log_noise = torch.tensor([vector["pi"]], dtype=torch.float64).log()
+    table = torch.tensor(vector["reward_table"], dtype=torch.float64)
+    log_probs = logits.log_softmax(-1)
+    agent_mask = torch.ones(1, 2, dtype=torch.bool)
+    estimator = JointArsm()
+    proposals = estimator.propose_from_noise(log_probs.detach(), agent_mask, log_noise, eos_token_id=None)
+    assert proposals.actions[0, 0].tolist() == vector["joint_action"]
+    rewards = table[proposals.actions[..., 0], proposals.actions[..., 1]]
+    estimator.surrogate(log_probs, proposals, rewards, None, num_inputs=1).loss.backward()
+    expected = torch.tensor([vector["arsm_joint"]], dtype=torch.float64)
+    torch.testing.assert_close(-logits.grad, expected, rtol=0.0, atol=1e-11)
+
+
+def test_problems_of_the_exactness_tests_have_dead_agents_and_padding():
+    problems = tiny_problems().values()
+    assert any(problem.eos_token_id is not None for problem in problems)
+    assert any(not problem.agent_mask.all() for problem in problems)
