@@ -18,24 +18,24 @@ def demo(*, recipes: str, root: str, seed: int = 1) -> None:
     """Trains, distils and measures each task's ladder; prints its table.
 
     Raises:
-        FileNotFoundError: `recipes` is not there (it comes with a clone of the project, not with the
-            package).
+        FileNotFoundError: `recipes` lacks a task's ladder (they come with a clone of the project, not with
+            the package).
     """
-    folder = Path(recipes)
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"no recipes at {folder}; run this in a clone of the project, or name them: --recipes DIR"
-        )
+    ladders = {task: sorted((Path(recipes) / task).glob("[0-9]*.yaml")) for task in TASKS}
+    for task, paths in ladders.items():
+        if not paths:
+            raise FileNotFoundError(
+                f"no recipes at {Path(recipes) / task}; run this in a clone of the project, or name them: "
+                "--recipes DIR"
+            )
     start = time.perf_counter()
     tables = []
-    for task in TASKS:
-        output = None
-        for path in sorted((folder / task).glob("[0-9]*.yaml")):
+    for task, paths in ladders.items():
+        for path in paths:
             recipe = load_recipe(path, [f"root={root}/{task}", f"seed={seed}"])
             print(f"\n== {task}: {path.stem} ({time.perf_counter() - start:.0f} s)", flush=True)
             run_stage(recipe)
-            output = Path(recipe.output_dir)
-        assert output is not None, f"no recipes in {folder / task}"
+        output = Path(recipe.output_dir)  # of the last stage, which evaluates
         result = json.loads((output / "result.json").read_text(encoding="utf-8"))
         examples = json.loads((output / "examples.json").read_text(encoding="utf-8"))
         tables.append(result_table(result) + "\n\n" + examples_text(examples))

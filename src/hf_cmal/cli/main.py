@@ -15,13 +15,11 @@ def main(words: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(words)
     try:
         options.run(options)
-    except (
-        ValueError,
-        OSError,
-    ) as error:  # what the user can mend; anything else is a bug and shows its traceback
+    # what the user can mend; anything else is a bug and shows its traceback
+    except (ValueError, OSError) as error:
         if options.traceback:
             raise
-        print(f"hf-cmal: {error}", file=sys.stderr)
+        print(f"hf-cmal: {' '.join(str(error).split())}", file=sys.stderr)
         raise SystemExit(2) from error
     except KeyboardInterrupt:
         print("hf-cmal: interrupted; start the same command again to go on", file=sys.stderr)

@@ -52,10 +52,12 @@ def _processor() -> str:
 def _commit() -> str | None:
     """The commit of the source tree this package runs from, with "+changes" if it was edited.
 
-    None where the package is installed without its repository.
+    None where the package is installed without its repository; a repository that only holds the environment
+    it is installed in is another project's.
     """
     folder = Path(__file__).parent
     try:
+        _git(folder, "ls-files", "--error-unmatch", "--", __file__)
         head = _git(folder, "rev-parse", "--short", "HEAD")
         changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", str(folder.parent))
     except (OSError, subprocess.CalledProcessError):

@@ -5,20 +5,22 @@ into a list of their own, because those of a data set may not be published with 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
 from datasets import Dataset
 from torch import Tensor
 from tqdm.auto import tqdm
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_cmal.data.columns import FEATURES, INPUT_IDS, LABELS, REFERENCES, SOURCE
 from hf_cmal.evaluation.environment import describe_environment
 from hf_cmal.evaluation.latency import assert_float32, describe_latency, measure_latency
-from hf_cmal.evaluation.loading import is_student, load_model
-from hf_cmal.evaluation.scoring import decode_tokens, score_tokens
+from hf_cmal.evaluation.loading import is_student, load_model, load_tokenizer
+from hf_cmal.evaluation.scoring import decode_tokens, real_tokens, score_tokens
+from hf_cmal.metrics.tokens import repetition_rate
 from hf_cmal.tasks import Task
 
 
@@ -78,10 +80,9 @@ def evaluate_systems(
         The result (numbers, signatures, environment) and the examples (sentences).
 
     Raises:
-        ValueError: no systems, or an unknown rival.
+        ValueError: no systems, an unknown rival, a number below 1, or a system that cannot decode as asked.
     """
-    if not options.systems:
-        raise ValueError("evaluation.systems is empty; name at least one, e.g. {teacher: {model: FOLDER}}")
+    _check(options)
     loaded = {
         name: _load(system, task=task, data=data, rows=rows, device=device)
         for name, system in options.systems.items()
@@ -112,9 +113,26 @@ def evaluate_systems(
     return {**result, "systems": systems, **describe_environment()}, examples
 
 
+def _check(options: EvaluationOptions) -> None:
+    """Finds before anything is decoded what would otherwise fail after it."""
+    if not options.systems:
+        raise ValueError("evaluation.systems is empty; name at least one, e.g. {teacher: {model: FOLDER}}")
+    if options.rival is not None and options.rival not in options.systems:
+        raise ValueError(
+            f"evaluation.rival is {options.rival!r}; legal values: {', '.join(options.systems)}, or null to "
+            "measure no latency"
+        )
+    for name, value in (("batch_size", options.batch_size), ("latency_rows", options.latency_rows)):
+        if value < 1:
+            raise ValueError(f"evaluation.{name} is {value}; give 1 or more")
+    for name, system in options.systems.items():
+        if system.num_beams < 1:
+            raise ValueError(f"evaluation.systems.{name}.num_beams is {system.num_beams}; give 1 or more")
+
+
 def _load(system: System, *, task: Task, data: Any, rows: Dataset, device: torch.device) -> _Loaded:
-    model = load_model(system.model).to(device).eval()
-    tokenizer = AutoTokenizer.from_pretrained(system.model)
+    model = load_model(system.model, task=task.name).to(device).eval()
+    tokenizer = load_tokenizer(system.model)
     student = is_student(model)
     if student and system.num_beams != 1:
         raise ValueError(f"{system.model} is a student: it has no beams; set num_beams to 1")
@@ -162,12 +180,7 @@ def _stack(rows: Mapping[int, Tensor]) -> Tensor:
 
 
 def _repetition_before(system: _Loaded, batch_size: int, name: str) -> float:
-    from hf_cmal.evaluation.scoring import real_tokens
-    from hf_cmal.metrics.tokens import repetition_rate
-
-    raw = _Loaded(
-        system.model, system.tokenizer, system.rows, system.collate, {"remove_consecutive_duplicates": False}
-    )
+    raw = replace(system, settings={"remove_consecutive_duplicates": False})
     tokens, _ = _decode_rows(raw, batch_size=batch_size, name=name)
     return repetition_rate(tokens, real_tokens(tokens, system.tokenizer))
 
@@ -182,13 +195,16 @@ def _time_systems(
     assert options.rival is not None
     for name, system in loaded.items():
         assert_float32(name, system.model)
-    any_system = next(iter(loaded.values()))
-    indexes = range(min(options.latency_rows, len(any_system.rows)))
-    inputs = [_inputs(any_system, [index])[0] for index in indexes]
+    indexes = range(min(options.latency_rows, len(next(iter(loaded.values())).rows)))
+    # each system reads the row as its own tokenizer writes it
+    inputs = {name: [_inputs(system, [index])[0] for index in indexes] for name, system in loaded.items()}
+    decoders = {name: partial(_decode_one, system, inputs[name]) for name, system in loaded.items()}
     with torch.inference_mode():
-        times = measure_latency(
-            {name: system.decode for name, system in loaded.items()}, inputs, rival=options.rival
-        )
+        times = measure_latency(decoders, indexes, rival=options.rival)
     for name, figures in times.items():
         systems[name].update(figures)
-    return describe_latency(inputs, rival=options.rival, device=device)
+    return describe_latency(indexes, rival=options.rival, device=device)
+
+
+def _decode_one(system: _Loaded, inputs: list[dict[str, Tensor]], index: int) -> Tensor:
+    return system.decode(inputs[index])

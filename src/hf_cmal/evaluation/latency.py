@@ -11,20 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedModel
-
-Decode = Callable[[Mapping[str, Tensor]], Tensor]
 
 
 def measure_latency(
-    systems: Mapping[str, Decode], inputs: Sequence[Mapping[str, Tensor]], *, rival: str, warmup: int = 3
+    systems: Mapping[str, Callable[[Any], Any]], inputs: Sequence[Any], *, rival: str, warmup: int = 3
 ) -> dict[str, dict[str, float]]:
     """Milliseconds per input of each system, and its speed-up over `rival`.
 
     Args:
         systems: name -> function that decodes one input.
-        inputs: model inputs of one row each.
+        inputs: what the functions take, one row each.
         rival: the system whose mean latency counts as 1.
         warmup: inputs decoded by every system before the clock runs.
 
@@ -44,6 +41,7 @@ def measure_latency(
     times: dict[str, list[float]] = {name: [] for name in systems}
     for row in inputs:
         for name, decode in systems.items():
+            _synchronize()
             start = time.perf_counter()
             decode(row)
             _synchronize()

@@ -14,6 +14,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from hf_cmal.evaluation.evaluate import EvaluationOptions
 from hf_cmal.tasks import ModelOptions, get_task
@@ -92,7 +93,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         merged = OmegaConf.merge(_with_base(path), _dotlist(overrides))
         OmegaConf.resolve(merged)
         plain = OmegaConf.to_container(merged)
-    except OmegaConfBaseException as error:
+    except (OmegaConfBaseException, YAMLError) as error:
         raise ValueError(f"{path}: {error}") from error
     assert isinstance(plain, dict)
     return parse_recipe(plain, where=str(path))
