@@ -12,6 +12,7 @@ from typing import Any
 
 COLUMNS = {
     "bleu": "BLEU",
+    "gleu": "GLEU",
     "chrf": "chrF",
     "cider": "CIDEr",
     "bleu_4": "BLEU-4",
