@@ -101,6 +101,14 @@ def test_traceback_shows_where_an_error_came_from():
         main(["--traceback", "train", "nowhere/01.yaml"])
 
 
+def test_a_training_that_diverges_is_one_line(refused, recipe, monkeypatch):
+    def diverging(recipe):
+        raise FloatingPointError("the loss is nan at step 1")
+
+    monkeypatch.setattr("hf_cmal.training.stages.run_stage", diverging)
+    assert "the loss is nan" in refused("train", recipe("teacher_xe"))
+
+
 def test_an_error_of_the_program_is_not_hidden_in_one_line(recipe, monkeypatch):
     def broken(recipe):
         raise RuntimeError("a bug")

@@ -1,6 +1,7 @@
 """Evaluation of tiny real models on rows of the toy world."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -212,6 +213,22 @@ def test_a_model_of_the_other_task_is_an_error(translators, captioners):
         evaluated({"student": System(f"{captioners}/student")})
     with pytest.raises(ValueError, match="a model that reads text but the task is captioning"):
         evaluated({"teacher": System(f"{translators}/teacher")}, task=CAPTIONING, data=CAPTIONING_DATA)
+
+
+def test_longer_sequences_than_a_model_has_positions_are_an_error_before_it_decodes(translators):
+    """The models have 49 positions."""
+    long_row = split_rows().select([0]).map(lambda row: {SOURCE: row[SOURCE] + " very" * 100})
+    long_sources = replace(TRANSLATION_DATA, max_source_length=60)
+    for role in ("student", "teacher"):
+        with pytest.raises(ValueError, match=f"{role} knows 49 positions, .* 60 tokens; .*at most 48"):
+            evaluated({role: System(f"{translators}/{role}")}, data=long_sources, rows=long_row)
+    with pytest.raises(ValueError, match="teacher knows 49 positions, .* 50 tokens"):
+        evaluated(
+            {"teacher": System(f"{translators}/teacher")},
+            data=replace(TRANSLATION_DATA, max_target_length=50),
+        )
+    # a limit that no sentence reaches is none
+    evaluated({"student": System(f"{translators}/student")}, data=long_sources, rows=split_rows().select([0]))
 
 
 def test_a_missing_folder_is_an_error_of_one_line_that_names_it(tmp_path):

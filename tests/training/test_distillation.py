@@ -286,7 +286,7 @@ def test_a_second_run_on_the_same_rows_is_refused_while_the_first_lives(tmp_path
     run_distill(tmp_path, process_index=0, num_processes=2)
     with pseudo_targets.ShardWriter(tmp_path, process_index=0, num_processes=2):
         for again in ({"process_index": 0, "num_processes": 2}, {"process_index": 0, "num_processes": 1}):
-            with pytest.raises(RuntimeError, match="still writing"):
+            with pytest.raises(BlockingIOError, match="still writing"):
                 run_distill(tmp_path, **again)
         run_distill(tmp_path, process_index=1, num_processes=2)  # its neighbour is not disturbed
 

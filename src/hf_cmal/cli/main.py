@@ -16,7 +16,7 @@ def main(words: Sequence[str] | None = None) -> None:
     try:
         options.run(options)
     # what the user can mend; anything else is a bug and shows its traceback
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, FloatingPointError) as error:
         if options.traceback:
             raise
         print(f"hf-cmal: {' '.join(str(error).split())}", file=sys.stderr)

@@ -16,9 +16,10 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_cmal.data.columns import FEATURES, INPUT_IDS, LABELS, REFERENCES, SOURCE
+from hf_cmal.data.statistics import list_lengths
 from hf_cmal.evaluation.environment import describe_environment
 from hf_cmal.evaluation.latency import assert_float32, describe_latency, measure_latency
-from hf_cmal.evaluation.loading import is_student, load_model, load_tokenizer
+from hf_cmal.evaluation.loading import check_positions, is_student, load_model, load_tokenizer
 from hf_cmal.evaluation.scoring import decode_tokens, real_tokens, score_tokens
 from hf_cmal.metrics.tokens import repetition_rate
 from hf_cmal.tasks import Task
@@ -141,6 +142,10 @@ def _load(system: System, *, task: Task, data: Any, rows: Dataset, device: torch
     role = "student" if student else "teacher"
     num_agents = model.config.num_agents if student and task.length_mode == "fixed" else None
     encoded = task.encode(rows, tokenizer, data, role=role, num_agents=num_agents)
+    if INPUT_IDS in encoded.column_names:
+        check_positions(system.model, model, max(list_lengths(encoded, INPUT_IDS), default=0))
+    if not student:  # it may write as many tokens as the data allow
+        check_positions(system.model, model, data.max_target_length)
     settings: dict[str, Any] = (
         {"remove_consecutive_duplicates": system.remove_consecutive_duplicates}
         if student

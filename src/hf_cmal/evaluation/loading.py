@@ -21,13 +21,12 @@ from transformers import (
 )
 
 import hf_cmal  # noqa: F401  (registers the package's models with the Auto classes)
-
-STUDENT_MODEL_TYPE = "cmal_nag"
-CAPTIONING_TEACHER_MODEL_TYPE = "cmal_nag_teacher"
+from hf_cmal.models.nag.configuration_nag import NagConfig
+from hf_cmal.models.nag.configuration_nag_teacher import NagTeacherConfig
 
 
 def is_student(model: PreTrainedModel) -> bool:
-    return bool(model.config.model_type == STUDENT_MODEL_TYPE)
+    return bool(model.config.model_type == NagConfig.model_type)
 
 
 def load_model(
@@ -49,7 +48,7 @@ def load_model(
     if folder is None:
         raise ValueError(f"the recipe names no {role}; add `{role}: FOLDER`")
     config = _opened(folder, "model", lambda: AutoConfig.from_pretrained(folder))
-    student = config.model_type == STUDENT_MODEL_TYPE
+    student = config.model_type == NagConfig.model_type
     if role == "student" and not student:
         raise ValueError(
             f"{folder} holds a teacher ({config.model_type}), not a student; stage student_xe makes one"
@@ -58,7 +57,7 @@ def load_model(
         raise ValueError(
             f"{folder} holds a student ({config.model_type}), not a teacher; give the teacher's folder"
         )
-    reads_features = config.model_type == CAPTIONING_TEACHER_MODEL_TYPE or (
+    reads_features = config.model_type == NagTeacherConfig.model_type or (
         student and config.feature_size is not None
     )
     if task is not None and reads_features != (task == "captioning"):
@@ -78,6 +77,16 @@ def load_model(
         folder, "model", lambda: kind.from_pretrained(folder, dtype=torch.float32)
     )
     return model
+
+
+def check_positions(folder: str, model: PreTrainedModel, longest: int) -> None:
+    """Raises ValueError if a sequence of `longest` tokens has more positions than the model knows."""
+    known = model.config.to_dict().get("max_position_embeddings")  # absent where positions are relative
+    if known is not None and longest > known:
+        raise ValueError(
+            f"{folder} knows {known} positions, but the data have sequences of {longest} tokens; set "
+            f"data.max_source_length and data.max_target_length to at most {known - 1}, as it was trained"
+        )
 
 
 def load_tokenizer(folder: str) -> PreTrainedTokenizerBase:

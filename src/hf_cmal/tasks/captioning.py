@@ -45,7 +45,7 @@ class CaptioningData:
 
 def load(data: CaptioningData) -> dict[str, Dataset]:
     """The splits of a recipe's data."""
-    if len(data.toy_rows) not in (3, 4):
+    if len(data.toy_rows) not in (3, 4) or min(data.toy_rows[:3]) < 1:
         raise ValueError(
             f"data.toy_rows is {list(data.toy_rows)}; give the rows of train, validation, test "
             "and, if wanted, unlabeled (real pictures come with the picture features)"

@@ -1,6 +1,7 @@
 """Translation: text in, text out; MarianMTModel teaches, NagForTranslation learns with a predicted length
 (Sec. 6)."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -86,15 +87,20 @@ def load(data: TranslationData) -> dict[str, Dataset]:
                 "or toy_rows for the toy world"
             )
         splits[name] = load_parallel_text(files[0], list(files[1:]))
-    if data.max_train_rows is not None:
-        splits["train"] = splits["train"].select(range(min(data.max_train_rows, len(splits["train"]))))
+    if data.max_train_rows is not None and data.max_train_rows < len(splits["train"]):
+        warnings.warn(
+            f"max_train_rows={data.max_train_rows}: the other {len(splits['train']) - data.max_train_rows} "
+            "training pairs are left out",
+            stacklevel=2,
+        )
+        splits["train"] = splits["train"].select(range(data.max_train_rows))
     if data.unlabeled is not None:
         splits["unlabeled"] = load_unlabeled_text(data.unlabeled)
     return splits
 
 
 def _load_toy(data: TranslationData) -> dict[str, Dataset]:
-    if len(data.toy_rows) not in (3, 4):
+    if len(data.toy_rows) not in (3, 4) or min(data.toy_rows[:3]) < 1:
         raise ValueError(
             f"data.toy_rows is {list(data.toy_rows)}; give the rows of train, validation, test "
             "and, if wanted, unlabeled"

@@ -47,6 +47,11 @@ class SequenceTrainingArguments(Seq2SeqTrainingArguments):
                 f"learning_rate_rule is {self.learning_rate_rule!r}; "
                 f"legal values: {', '.join(LEARNING_RATE_RULES)} or None"
             )
+        if self.learning_rate_rule == "inverse_square_root" and not self.warmup_steps:
+            raise ValueError(
+                "learning_rate_rule inverse_square_root needs warmup_steps, the update where the rate is "
+                "highest; the paper's is 4000 (Sec. 6.1.2)"
+            )
         if self.max_tokens_per_batch is not None and self.max_tokens_per_batch < 1:
             raise ValueError(
                 f"max_tokens_per_batch is {self.max_tokens_per_batch}; give a positive number or None"

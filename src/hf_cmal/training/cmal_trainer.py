@@ -18,12 +18,14 @@ from torch import Tensor
 from hf_cmal.data.columns import REFERENCE_IDS, REFERENCES
 from hf_cmal.estimators import get_estimator
 from hf_cmal.estimators.base import Estimator, StatefulEstimator
-from hf_cmal.metrics.tokens import repetition_rate
+from hf_cmal.metrics.tokens import length_accuracy, repetition_rate
 from hf_cmal.models.nag.sequences_nag import alive_mask
+from hf_cmal.rewards import get_reward
 from hf_cmal.rewards.base import Reward
+from hf_cmal.rewards.cider import DocumentFrequencies
 from hf_cmal.sampling.proposals import Proposals
 from hf_cmal.training.arguments import CmalTrainingArguments
-from hf_cmal.training.sequence_trainer import SequenceTrainer, model_inputs
+from hf_cmal.training.sequence_trainer import SequenceTrainer, model_inputs, source_lengths
 
 ESTIMATOR_STATE = "estimator_state.json"
 
@@ -32,9 +34,9 @@ class CmalTrainer(SequenceTrainer):
     """Trains a student by CMAL.
 
     Args:
-        reward: what a sentence is worth, see `hf_cmal.rewards`.
+        reward: what a sentence is worth; by default the one that `args` names.
         estimator: by default the one that `args` names, with its options.
-        decode: token ids of sentences to strings, only needed for `args.log_completions_steps`.
+        decode: token ids of sentences to strings, for `args.log_completions_steps` and rewards on strings.
         Everything else as `Seq2SeqTrainer`; `train_dataset` has the columns of `hf_cmal.data.encoding`.
 
     Raises:
@@ -46,7 +48,7 @@ class CmalTrainer(SequenceTrainer):
     def __init__(
         self,
         *args: Any,
-        reward: Reward,
+        reward: Reward | None = None,
         estimator: Estimator | None = None,
         decode: Callable[[Sequence[Sequence[int]]], list[str]] | None = None,
         **kwargs: Any,
@@ -57,18 +59,31 @@ class CmalTrainer(SequenceTrainer):
                 f"CMAL trains a student (model_type cmal_nag), got {self.model.config.model_type!r}; make "
                 "one from a teacher with init_student_from_teacher"
             )
-        self.reward = reward
-        self.estimator = estimator if estimator is not None else estimator_from_arguments(self.args)
-        self.decode = decode
-        if self.args.log_completions_steps is not None and decode is None:
-            raise ValueError("log_completions_steps needs `decode`, e.g. the tokenizer's batch_decode")
         config = self.model.config
         self.eos_token_id: int | None = config.eos_token_id if config.length_mode == "fixed" else None
+        self.decode = decode
+        self.estimator = estimator if estimator is not None else estimator_from_arguments(self.args)
+        self.reward = reward if reward is not None else self._reward_from_arguments()
+        if self.args.log_completions_steps is not None and decode is None:
+            raise ValueError("log_completions_steps needs `decode`, e.g. the tokenizer's batch_decode")
         self._micro_step = 0
         self._step_rewards: list[float] = []
-        self._last_time = time.perf_counter()
+
+    def _reward_from_arguments(self) -> Reward:
+        if self.args.reward != "cider-d":
+            return get_reward(self.args.reward, decode=self.decode)
+        frequencies = DocumentFrequencies.from_references(
+            self.train_dataset[REFERENCE_IDS], eos_token_id=self.eos_token_id
+        )
+        return get_reward("cider-d", document_frequencies=frequencies)
 
     # ---- one step ---
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        start = time.perf_counter()
+        loss = super().training_step(*args, **kwargs)
+        self.record({"step_time": time.perf_counter() - start})
+        return loss
 
     def compute_loss(
         self,
@@ -103,6 +118,7 @@ class CmalTrainer(SequenceTrainer):
         loss = surrogate.loss
         if outputs.length_logits is not None:
             loss = loss + self.length_term(outputs.length_logits, inputs)
+            self._record_length_accuracy(outputs.length_logits.detach(), inputs)
 
         self._record_step(log_probs.detach(), agent_mask, proposals, rewards, surrogate.stats)
         self._log_completions(inputs, proposals, rewards)
@@ -163,7 +179,6 @@ class CmalTrainer(SequenceTrainer):
         greedy = log_probs.argmax(-1)
         greedy_length = alive_mask(greedy, agent_mask, self.eos_token_id).sum(-1)
         entropy = -(log_probs.exp() * log_probs.masked_fill(log_probs == -torch.inf, 0.0)).sum(-1)
-        now = time.perf_counter()
         self.record(
             {
                 "reward": sampled.mean(),
@@ -173,11 +188,13 @@ class CmalTrainer(SequenceTrainer):
                 "completions/mean_length": alive.sum(-1).float().mean(),
                 "completions/greedy_length": greedy_length.float().mean(),
                 "repetition_rate": repetition_rate(samples, alive),
-                "step_time": now - self._last_time,
                 **stats,
             }
         )
-        self._last_time = now
+
+    def _record_length_accuracy(self, length_logits: Tensor, inputs: dict[str, Any]) -> None:
+        predicted = self.model.model.predict_target_lengths(length_logits, source_lengths(inputs))
+        self.record({"length_accuracy": length_accuracy(predicted, inputs["target_lengths"])})
 
     def _log_completions(self, inputs: dict[str, Any], proposals: Proposals, rewards: Tensor) -> None:
         every = self.args.log_completions_steps

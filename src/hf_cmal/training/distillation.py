@@ -26,6 +26,7 @@ from tqdm.auto import tqdm
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_cmal.data.columns import LABELS, REFERENCE_IDS, SOURCE
+from hf_cmal.evaluation.loading import is_student
 from hf_cmal.training.pseudo_targets import (
     ShardWriter,
     fingerprint_inputs,
@@ -111,7 +112,7 @@ def distill(
     Raises:
         ValueError: an argument is out of range, or the folder was begun with another teacher, dataset or
             decoding; the message names the field, both values and the fix.
-        RuntimeError: another run is still writing into the folder.
+        BlockingIOError: another run is still writing into the folder.
 
     Example:
 
@@ -125,7 +126,7 @@ def distill(
         raise ValueError(
             f"process_index is {process_index}; legal values: 0 to num_processes - 1 = {num_processes - 1}"
         )
-    if teacher.config.model_type == "cmal_nag":
+    if is_student(teacher):
         raise ValueError(
             "the teacher is a NAG student (model_type 'cmal_nag'); give the autoregressive teacher"
         )

@@ -171,7 +171,7 @@ class ShardWriter:
     killed launcher left behind, and removes a last line torn by a kill.
 
     Raises:
-        RuntimeError: another process is still writing the same rows.
+        BlockingIOError: another process is still writing the same rows.
     """
 
     def __init__(self, folder: Path, *, process_index: int, num_processes: int) -> None:
@@ -226,7 +226,7 @@ def _lock(descriptor: int, path: Path, *, exclusive: bool) -> None:
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise RuntimeError(
+        raise BlockingIOError(
             f"another process is still writing {path}; end the earlier run (a killed launcher can leave its "
             f"workers behind), then start again"
         ) from error

@@ -5,12 +5,11 @@ values, and `${...}` interpolates. An unknown key is an error that lists the leg
 is saved beside what it made. The stages themselves are in `stages.py`.
 """
 
-import argparse
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -36,6 +35,11 @@ class DistillationOptions:
     num_beams: int = 4
     batch_size: int = 32
     bf16: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("num_beams", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"distillation.{name} is {getattr(self, name)}; give 1 or more")
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,12 @@ def parse_recipe(plain: dict[str, Any], *, where: str) -> Recipe:
     parts = dict(plain)
     data = _parse(get_task(task).data_options, parts.pop("data", None) or {}, where=f"{where}: data")
     training = parts.pop("training", None) or {}
+    if not isinstance(training, dict):
+        raise ValueError(f"{where}: training is {training!r}; give keys with values")
+    training = {
+        key: "no" if value is False and key.endswith("_strategy") else value  # YAML reads a bare no as False
+        for key, value in training.items()
+    }
     if stage in TRAINING_ARGUMENTS:
         _check_keys(training, _field_names(TRAINING_ARGUMENTS[stage]), where=f"{where}: training")
     elif training:
@@ -154,7 +164,7 @@ def _parse(kind: Any, values: dict[str, Any], *, where: str) -> Any:
     """Values into a dataclass, strictly: unknown keys and wrong types are errors."""
     if not isinstance(values, dict):
         raise ValueError(f"{where} is {values!r}; give keys with values: {', '.join(_field_names(kind))}")
-    _check_keys(values, _field_names(kind), where=where)
+    _check_keys_of(kind, values, where=where)
     try:
         parsed = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), values))
     except OmegaConfBaseException as error:
@@ -167,6 +177,21 @@ def _parse(kind: Any, values: dict[str, Any], *, where: str) -> Any:
 
 def _field_names(kind: Any) -> list[str]:
     return [f.name for f in dataclasses.fields(kind) if f.init]
+
+
+def _check_keys_of(kind: Any, values: Any, *, where: str) -> None:
+    """Checks the keys of a dataclass, and of the dataclasses that it or a table in it holds."""
+    if not isinstance(values, dict):
+        return  # a wrong type, which OmegaConf names
+    _check_keys(values, _field_names(kind), where=where)
+    for part in dataclasses.fields(kind):
+        inner = values.get(part.name)
+        if dataclasses.is_dataclass(part.type):
+            _check_keys_of(part.type, inner, where=f"{where}: {part.name}")
+        row = get_args(part.type)[-1:]
+        if isinstance(inner, dict) and row and dataclasses.is_dataclass(row[0]):
+            for name, item in inner.items():
+                _check_keys_of(row[0], item, where=f"{where}: {part.name}.{name}")
 
 
 def _check_keys(values: dict[str, Any], legal: Sequence[str], *, where: str) -> None:
@@ -189,14 +214,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def main(words: Sequence[str] | None = None) -> None:
-    """Runs one recipe from the command line: `RECIPE [key=value ...]`, alone or under `accelerate launch`."""
-    from hf_cmal.training.stages import run_stage
-
-    parser = argparse.ArgumentParser(description="Run one stage of a recipe.")
-    parser.add_argument("recipe", help="a YAML file of recipes/")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="values that replace the recipe's")
-    options = parser.parse_args(words)
-    run_stage(load_recipe(options.recipe, options.overrides))

@@ -15,18 +15,25 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
 from transformers import Seq2SeqTrainer
+from transformers.trainer_utils import EvalLoopOutput
 
 from hf_cmal.data.columns import FEATURES, INPUT_IDS, LABELS
+from hf_cmal.data.statistics import list_lengths
+from hf_cmal.evaluation.loading import is_student
 from hf_cmal.training.arguments import SequenceTrainingArguments
 from hf_cmal.training.batching import EpochDataLoader, TokenBudgetBatchSampler
 from hf_cmal.training.schedules import learning_rate_factor
-
-STUDENT_MODEL_TYPE = "cmal_nag"
 
 
 def model_inputs(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
     """The tensors of a batch that go to the model: everything but the labels and the Python columns."""
     return {name: value for name, value in inputs.items() if isinstance(value, Tensor) and name != LABELS}
+
+
+def source_lengths(inputs: Mapping[str, Any]) -> Tensor:
+    """Number of real source positions of each row of a batch, eos included; [B]."""
+    mask: Tensor = inputs["attention_mask"] if INPUT_IDS in inputs else inputs["feature_mask"]
+    return mask.sum(-1)
 
 
 class SequenceTrainer(Seq2SeqTrainer):
@@ -45,7 +52,7 @@ class SequenceTrainer(Seq2SeqTrainer):
 
     @property
     def trains_student(self) -> bool:
-        return bool(self.model.config.model_type == STUDENT_MODEL_TYPE)
+        return is_student(self.model)
 
     # ---- batches ---
 
@@ -57,8 +64,8 @@ class SequenceTrainer(Seq2SeqTrainer):
         columns = self.train_dataset.column_names
         source = INPUT_IDS if INPUT_IDS in columns else FEATURES
         sampler = TokenBudgetBatchSampler(
-            [len(row) for row in self.train_dataset[source]],
-            [len(row) for row in self.train_dataset[LABELS]],
+            list_lengths(self.train_dataset, source),
+            list_lengths(self.train_dataset, LABELS),
             max_tokens=self.args.max_tokens_per_batch,
             seed=self.args.data_seed if self.args.data_seed is not None else self.args.seed,
             num_replicas=self.args.world_size,
@@ -108,8 +115,7 @@ class SequenceTrainer(Seq2SeqTrainer):
 
     def length_term(self, length_logits: Tensor, inputs: Mapping[str, Any]) -> Tensor:
         """The length predictor's share of the loss (Sec. 6.1.2), over all inputs of the step."""
-        source_mask = inputs["attention_mask"] if INPUT_IDS in inputs else inputs["feature_mask"]
-        losses = self.model.length_loss(length_logits, source_mask.sum(-1), inputs["target_lengths"])
+        losses = self.model.length_loss(length_logits, source_lengths(inputs), inputs["target_lengths"])
         weighted: Tensor = self.model.config.length_loss_weight * losses.sum() / self.step_inputs
         return weighted
 
@@ -146,6 +152,11 @@ class SequenceTrainer(Seq2SeqTrainer):
         super().log(logs, start_time)
 
     # ---- evaluation ---
+
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
+        # Seq2SeqTrainer would keep the rows that fill up the last round of several ranks.
+        self.gather_function = self.accelerator.gather_for_metrics
+        return super().evaluation_loop(*args, **kwargs)
 
     def prediction_step(
         self,

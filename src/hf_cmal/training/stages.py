@@ -7,9 +7,11 @@ interrupted goes on where it stopped when it is started again with the same reci
 
 import json
 import logging
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from accelerate import PartialState
@@ -23,16 +25,14 @@ from transformers import (
 )
 from transformers.trainer_utils import get_last_checkpoint
 
-from hf_cmal.data.columns import FEATURES, REFERENCE_IDS, REFERENCES, SOURCE
+from hf_cmal.data.columns import FEATURES, INPUT_IDS, REFERENCES, SOURCE
 from hf_cmal.data.encoding import one_row_per_reference
+from hf_cmal.data.statistics import list_lengths
 from hf_cmal.data.tokenizer import train_tokenizer
 from hf_cmal.evaluation.evaluate import evaluate_systems
-from hf_cmal.evaluation.loading import load_model
+from hf_cmal.evaluation.loading import check_positions, load_model, load_tokenizer
 from hf_cmal.evaluation.scoring import score_tokens
 from hf_cmal.models.nag.modeling_nag import NagForCaptioning, NagForTranslation
-from hf_cmal.rewards import get_reward
-from hf_cmal.rewards.base import Reward
-from hf_cmal.rewards.cider import DocumentFrequencies
 from hf_cmal.tasks import Task, get_task
 from hf_cmal.training.cmal_trainer import CmalTrainer
 from hf_cmal.training.distillation import distill
@@ -44,11 +44,24 @@ from hf_cmal.training.xe_trainer import XeTrainer
 
 logger = logging.getLogger(__name__)
 
+TOKENIZER = "tokenizer"
+# What makes two training runs different ones; how they are measured does not.
+DECISIVE = (
+    "stage", "task", "seed", "data", "model", "teacher", "student",
+    "pseudo_targets", "weight_init", "training",
+)  # fmt: skip
 STUDENTS = {"translation": NagForTranslation, "captioning": NagForCaptioning}
 
 
 def run_stage(recipe: Recipe) -> None:
-    """Runs the stage that the recipe names."""
+    """Runs the stage that the recipe names.
+
+    Raises:
+        ValueError: a training stage's folder holds a run of another recipe; the message names the difference.
+    """
+    if recipe.stage in TRAINING_ARGUMENTS:
+        with PartialState().main_process_first():
+            _claim_folder(recipe)
     STAGE_FUNCTIONS[recipe.stage](recipe)
 
 
@@ -69,9 +82,12 @@ def train_teacher(recipe: Recipe) -> None:
 def distill_targets(recipe: Recipe) -> None:
     """Lets the teacher write a sentence for every training input, unlabeled ones included (Sec. 4.6)."""
     task, splits = _open(recipe)
-    teacher, tokenizer = load_model(recipe.teacher, "teacher"), _load_tokenizer(recipe.teacher)
+    teacher, tokenizer = _load(recipe.teacher, "teacher", task)
     rows = _labeled_and_unlabeled(splits)
     encoded = task.encode(rows, tokenizer, recipe.data, role="teacher", allow_unlabeled=True)
+    assert recipe.teacher is not None  # checked by _load
+    if INPUT_IDS in encoded.column_names:
+        check_positions(recipe.teacher, teacher, max(list_lengths(encoded, INPUT_IDS), default=0))
     collate = task.collator(teacher, role="teacher")
     collate.with_labels = False
     state = PartialState()
@@ -98,9 +114,9 @@ def distill_targets(recipe: Recipe) -> None:
 def train_student_xe(recipe: Recipe) -> None:
     """Trains a student word by word on pseudo-targets, or on the references where the recipe names none."""
     task, splits = _open(recipe)
-    tokenizer = _load_tokenizer(recipe.teacher)
+    teacher, tokenizer = _load(recipe.teacher, "teacher", task)
     set_seed(recipe.seed)
-    student = _new_student(recipe, task)
+    student = _new_student(recipe, task, teacher)
     if recipe.pseudo_targets is None:
         rows = one_row_per_reference(splits["train"])
     else:
@@ -116,7 +132,7 @@ def train_student_xe(recipe: Recipe) -> None:
 def train_cmal(recipe: Recipe) -> None:
     """Trains a student by CMAL on the real references (Sec. 4.6: never on pseudo-targets)."""
     task, splits = _open(recipe)
-    student, tokenizer = load_model(recipe.student, "student"), _load_tokenizer(recipe.student)
+    student, tokenizer = _load(recipe.student, "student", task)
     set_seed(recipe.seed)
     fixed = task.length_mode == "fixed"
     train = task.encode(
@@ -126,21 +142,23 @@ def train_cmal(recipe: Recipe) -> None:
     _train(
         CmalTrainer, recipe, task, student, tokenizer, train, splits["validation"], role="student",
         collate=task.collator(student, role="student", length_from="labels" if fixed else "first_reference"),
-        reward=build_reward(
-            recipe.training.get("reward", task.default_reward),
-            train,
-            eos_token_id=student.config.eos_token_id if fixed else None,
-            decode=lambda ids: tokenizer.batch_decode(ids, skip_special_tokens=True),
-        ),
         decode=lambda ids: tokenizer.batch_decode(ids, skip_special_tokens=True),
     )  # fmt: skip
 
 
 def evaluate(recipe: Recipe) -> None:
-    """Decodes, scores and times the systems of `recipe.evaluation`; writes a result JSON."""
+    """Decodes, scores and times the systems of `recipe.evaluation`; writes a result JSON.
+
+    One process does it: others would only disturb its latencies.
+    """
+    if not PartialState().is_main_process:
+        return
     task, splits = _open(recipe)
+    split, legal = recipe.evaluation.split, [name for name in splits if name != "unlabeled"]
+    if split not in legal:
+        raise ValueError(f"evaluation.split is {split!r}; legal values: {', '.join(legal)}")
     result, examples = evaluate_systems(
-        recipe.evaluation, task=task, data=recipe.data, rows=splits[recipe.evaluation.split],
+        recipe.evaluation, task=task, data=recipe.data, rows=splits[split],
         device=PartialState().device,
     )  # fmt: skip
     folder = save_recipe(recipe, recipe.output_dir).parent
@@ -159,18 +177,6 @@ STAGE_FUNCTIONS: dict[str, Callable[[Recipe], None]] = {
 }
 
 
-def build_reward(
-    name: str, train: Dataset, *, eos_token_id: int | None, decode: Callable[[Any], list[str]]
-) -> Reward:
-    """The reward of that name; CIDEr-D counts its document frequencies in the training references."""
-    if name == "cider-d":
-        frequencies = DocumentFrequencies.from_references(train[REFERENCE_IDS], eos_token_id=eos_token_id)
-        return get_reward(name, document_frequencies=frequencies)
-    if ":" in name or "." in name:  # a dotted path to a function of strings
-        return get_reward(name, decode=decode)
-    return get_reward(name)
-
-
 def _train(
     trainer_class: type[SequenceTrainer],
     recipe: Recipe,
@@ -187,11 +193,12 @@ def _train(
     if recipe.validation_rows is not None:
         validation = validation.select(range(min(recipe.validation_rows, len(validation))))
     num_agents = model.config.num_agents if role == "student" and task.length_mode == "fixed" else None
-    _check_same_recipe(recipe)
     # bf16 on a machine without an accelerator is refused unless the CPU is asked for
-    use_cpu = recipe.training.get("use_cpu", not torch.accelerator.is_available())
+    defaults: dict[str, Any] = {"use_cpu": not torch.accelerator.is_available()}
+    if recipe.stage == "cmal":
+        defaults["reward"] = task.default_reward
     arguments = TRAINING_ARGUMENTS[recipe.stage](
-        **{**recipe.training, "use_cpu": use_cpu, "output_dir": recipe.output_dir, "seed": recipe.seed}
+        **{**defaults, **recipe.training, "output_dir": recipe.output_dir, "seed": recipe.seed}
     )
     trainer = trainer_class(
         model=model,
@@ -203,8 +210,6 @@ def _train(
         compute_metrics=_metrics_function(task, tokenizer, validation),
         **trainer_options,
     )
-    if trainer.is_world_process_zero():
-        save_recipe(recipe, recipe.output_dir)
     trainer.train(resume_from_checkpoint=get_last_checkpoint(recipe.output_dir))
     trainer.save_model()
     trainer.save_state()
@@ -224,30 +229,22 @@ def _metrics_function(
     return compute_metrics
 
 
-def _check_same_recipe(recipe: Recipe) -> None:
-    """A folder with checkpoints of another recipe is not silently continued."""
+def _claim_folder(recipe: Recipe) -> None:
+    """Leaves the recipe in its folder; what another recipe trained there is not continued nor replaced."""
     folder = Path(recipe.output_dir)
-    if not folder.is_dir() or get_last_checkpoint(str(folder)) is None:
-        return
-    earlier = load_recipe(folder / RESOLVED_RECIPE)
-    for name in (
-        "stage",
-        "task",
-        "seed",
-        "data",
-        "model",
-        "teacher",
-        "student",
-        "pseudo_targets",
-        "weight_init",
-        "training",
-    ):
-        before, now = getattr(earlier, name), getattr(recipe, name)
-        if before != now:
+    if (folder / RESOLVED_RECIPE).is_file():
+        earlier = load_recipe(folder / RESOLVED_RECIPE)
+        changed = [name for name in DECISIVE if getattr(earlier, name) != getattr(recipe, name)]
+        if not changed:
+            return
+        if get_last_checkpoint(str(folder)) is not None or (folder / "config.json").is_file():
+            name = changed[0]
             raise ValueError(
-                f"{folder} holds checkpoints of a recipe with {name} = {before!r}, now it is {now!r}; choose "
-                "another output_dir, or delete the folder to start over"
+                f"{folder} holds a model of a recipe with {name} = {getattr(earlier, name)!r}, now it is "
+                f"{getattr(recipe, name)!r}; choose another output_dir, or delete the folder to start over"
             )
+        shutil.rmtree(folder / TOKENIZER, ignore_errors=True)  # learned for the other recipe
+    save_recipe(recipe, folder)
 
 
 def _open(recipe: Recipe) -> tuple[Task, dict[str, Dataset]]:
@@ -257,12 +254,14 @@ def _open(recipe: Recipe) -> tuple[Task, dict[str, Dataset]]:
 
 def _tokenizer(recipe: Recipe, task: Task, train: Dataset) -> PreTrainedTokenizerBase:
     """Learned once, by the first process; found again when the stage is resumed."""
-    folder = Path(recipe.output_dir) / "tokenizer"
+    folder = Path(recipe.output_dir) / TOKENIZER
     if not folder.is_dir():
         tokenizer = train_tokenizer(
             task.texts(train), vocab_size=recipe.data.vocab_size, model_max_length=recipe.data.longest
         )
-        tokenizer.save_pretrained(folder)
+        unfinished = folder.with_name(f"{TOKENIZER}.part")
+        tokenizer.save_pretrained(unfinished)
+        os.replace(unfinished, folder)
     return AutoTokenizer.from_pretrained(folder)
 
 
@@ -275,18 +274,21 @@ def _labeled_and_unlabeled(splits: dict[str, Dataset]) -> Dataset:
     )
 
 
-def _new_student(recipe: Recipe, task: Task) -> PreTrainedModel:
+def _load(
+    folder: str | None, role: Literal["teacher", "student"], task: Task
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    model = load_model(folder, role, task=task.name)
+    assert folder is not None  # checked by load_model
+    return model, load_tokenizer(folder)
+
+
+def _new_student(recipe: Recipe, task: Task, teacher: PreTrainedModel) -> PreTrainedModel:
     options: dict[str, Any] = {"length_mode": task.length_mode}
     if task.length_mode == "fixed":
         options["num_agents"] = recipe.model.num_agents
     else:
         options["max_target_length"] = recipe.data.max_target_length
         options["max_length_offset"] = recipe.model.max_length_offset
-    teacher = load_model(recipe.teacher, "teacher")
     if recipe.weight_init:
         return init_student_from_teacher(teacher, **options)
     return STUDENTS[task.name](student_config_from_teacher(teacher.config, **options))
-
-
-def _load_tokenizer(folder: str | None) -> PreTrainedTokenizerBase:
-    return AutoTokenizer.from_pretrained(folder)
