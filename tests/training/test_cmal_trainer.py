@@ -205,6 +205,17 @@ def test_what_is_sampled_follows_from_seed_step_and_micro_step_alone(tmp_path):
     assert len(others) == 5
 
 
+def test_what_is_sampled_does_not_depend_on_other_random_numbers(tmp_path):
+    """A model that draws one more number in its forward pass has the same sentences sampled."""
+    plain, _ = watched_step(translator(), tmp_path)
+    drawing = translator()
+    drawing.model.decoder.register_forward_hook(lambda *_: (torch.rand(1), None)[1])
+    disturbed, _ = watched_step(drawing, tmp_path)
+    assert torch.equal(plain.proposals.actions, disturbed.proposals.actions)
+    other_seed, _ = watched_step(translator(), tmp_path, seed=1, data_seed=42)
+    assert not torch.equal(plain.proposals.actions, other_seed.proposals.actions)
+
+
 # ---- rewards on strings ---
 
 
@@ -262,16 +273,16 @@ def test_the_promised_metrics_are_logged_and_all_that_is_logged_is_defined(kind,
 
 def test_the_logged_numbers_are_means_over_the_samples(tmp_path):
     model = translator()
-    rows = make_rows(model, 4)
-    watching, trainer = watched_step(model, tmp_path, rows=rows)
+    rows = make_rows(model, 8)
+    watching, trainer = watched_step(model, tmp_path, rows=rows, per_device_train_batch_size=8)
     log = trainer.state.log_history[0]
     rewards = watching.rewards.flatten().tolist()
     mean = sum(rewards) / len(rewards)
-    assert len(rewards) == 20 and max(rewards) > 0
+    assert len(rewards) == 40 and max(rewards) > 0
     assert log["reward"] == log["rewards/gleu/mean"] == pytest.approx(mean)
-    assert log["reward_std"] == pytest.approx(math.sqrt(sum((r - mean) ** 2 for r in rewards) / 20))
+    assert log["reward_std"] == pytest.approx(math.sqrt(sum((r - mean) ** 2 for r in rewards) / 40))
     lengths = [len(row[0]) for row in rows["reference_ids"]]
-    assert log["completions/mean_length"] == pytest.approx(sum(lengths) / 4)
+    assert log["completions/mean_length"] == pytest.approx(sum(lengths) / 8)
     sentences = [
         ids[alive].tolist()
         for ids, alive in zip(

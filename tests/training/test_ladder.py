@@ -245,6 +245,25 @@ def test_unlabeled_sentences_of_a_file_stand_beside_the_pairs(tmp_path):
 
 
 @pytest.mark.slow
+def test_two_processes_share_the_rows_of_a_distillation(ladder, tmp_path):
+    task, root = ladder
+    recipe = ROOT / "recipes" / "toy" / task / "03_distill.yaml"
+    words = [f"root={root}", f"output_dir={tmp_path / 'made'}", *SMALL, *SMALLER["distill"]]
+    command = ["torch.distributed.run", "--nproc_per_node", "2", str(ROOT / "recipes" / "distill.py")]
+    subprocess.run(
+        [sys.executable, "-m", *command, str(recipe), *words],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=True,
+        timeout=300,
+    )
+    shards = [path.read_text().splitlines() for path in sorted((tmp_path / "made").glob("shard-*.jsonl"))]
+    rows = [json.loads(line)["index"] for shard in shards for line in shard]
+    assert len(shards) == 2
+    assert abs(len(shards[0]) - len(shards[1])) <= 1
+    assert sorted(rows) == list(range(LABELED + UNLABELED))
+
+
+@pytest.mark.slow
 def test_a_stage_runs_under_accelerate_launch_on_two_processes(tmp_path):
     """Five validation rows, so that one rank has a row more than the other."""
     recipe = ROOT / "recipes" / "toy" / "translation" / "01_teacher_xe.yaml"

@@ -60,7 +60,7 @@ def run_stage(recipe: Recipe) -> None:
         ValueError: a training stage's folder holds a run of another recipe; the message names the difference.
     """
     if recipe.stage in TRAINING_ARGUMENTS:
-        with PartialState().main_process_first():
+        with _processes(recipe).main_process_first():
             _claim_folder(recipe)
     STAGE_FUNCTIONS[recipe.stage](recipe)
 
@@ -68,7 +68,7 @@ def run_stage(recipe: Recipe) -> None:
 def train_teacher(recipe: Recipe) -> None:
     """Learns the vocabulary and trains the teacher word by word on every reference."""
     task, splits = _open(recipe)
-    with PartialState().main_process_first():
+    with _processes(recipe).main_process_first():
         tokenizer = _tokenizer(recipe, task, splits["train"])
     set_seed(recipe.seed)
     teacher = task.build_teacher(recipe.model, recipe.data, tokenizer)
@@ -90,7 +90,7 @@ def distill_targets(recipe: Recipe) -> None:
         check_positions(recipe.teacher, teacher, max(list_lengths(encoded, INPUT_IDS), default=0))
     collate = task.collator(teacher, role="teacher")
     collate.with_labels = False
-    state = PartialState()
+    state = _processes(recipe)
     report = distill(
         teacher.to(state.device),
         tokenizer,
@@ -151,7 +151,7 @@ def evaluate(recipe: Recipe) -> None:
 
     One process does it: others would only disturb its latencies.
     """
-    if not PartialState().is_main_process:
+    if not _processes(recipe).is_main_process:
         return
     task, splits = _open(recipe)
     split, legal = recipe.evaluation.split, [name for name in splits if name != "unlabeled"]
@@ -159,7 +159,7 @@ def evaluate(recipe: Recipe) -> None:
         raise ValueError(f"evaluation.split is {split!r}; legal values: {', '.join(legal)}")
     result, examples = evaluate_systems(
         recipe.evaluation, task=task, data=recipe.data, rows=splits[split],
-        device=PartialState().device,
+        device=_processes(recipe).device,
     )  # fmt: skip
     folder = save_recipe(recipe, recipe.output_dir).parent
     for name, content in (("result", {"seed": recipe.seed, **result}), ("examples", examples)):
@@ -245,6 +245,11 @@ def _claim_folder(recipe: Recipe) -> None:
             )
         shutil.rmtree(folder / TOKENIZER, ignore_errors=True)  # learned for the other recipe
     save_recipe(recipe, folder)
+
+
+def _processes(recipe: Recipe) -> PartialState:
+    """The processes that run this stage. On CPUs it has to be said, or each takes itself for the only one."""
+    return PartialState(cpu=recipe.training.get("use_cpu", not torch.accelerator.is_available()))
 
 
 def _open(recipe: Recipe) -> tuple[Task, dict[str, Dataset]]:
