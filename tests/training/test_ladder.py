@@ -1,5 +1,6 @@
 """The whole road on a handful of scenes: every stage of recipes/toy, for both tasks, at the smallest size."""
 
+import dataclasses
 import json
 import math
 import os
@@ -164,6 +165,16 @@ def test_cmal_logs_its_rewards(ladder):
     log = [entry for entry in trainer_state(root / "05_cmal")["log_history"] if "reward" in entry]
     assert len(log) == 2 * LABELED // 4
     assert all(entry["reward"] == entry[f"rewards/{name}/mean"] for entry in log)
+
+
+def test_a_recipe_without_a_reward_has_that_of_its_task(ladder, tmp_path):
+    """Sec. 5.1.2: CIDEr; Sec. 6.1.2: GLEU."""
+    task, root = ladder
+    recipe = small_recipe(task, "05_cmal", root, f"output_dir={tmp_path / 'cmal'}")
+    training = {name: value for name, value in recipe.training.items() if name != "reward"}
+    run_stage(dataclasses.replace(recipe, training=training))
+    name = {"translation": "gleu", "captioning": "cider-d"}[task]
+    assert f"rewards/{name}/mean" in trainer_state(tmp_path / "cmal")["log_history"][0]
 
 
 def test_a_finished_stage_that_is_started_again_changes_nothing(ladder):
