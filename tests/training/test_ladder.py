@@ -245,11 +245,12 @@ def test_unlabeled_sentences_of_a_file_stand_beside_the_pairs(tmp_path):
     for name, lines in (("en", "a\nb\nc\n"), ("de", "x\ny\nz\n"), ("more", "d\ne\n")):
         (tmp_path / name).write_text(lines)
     pair = (str(tmp_path / "en"), str(tmp_path / "de"))
-    splits = load(
-        TranslationData(
-            train=pair, validation=pair, test=pair, unlabeled=str(tmp_path / "more"), max_train_rows=2
+    with pytest.warns(UserWarning, match="the other 1 training pairs are left out"):
+        splits = load(
+            TranslationData(
+                train=pair, validation=pair, test=pair, unlabeled=str(tmp_path / "more"), max_train_rows=2
+            )
         )
-    )
     rows = _labeled_and_unlabeled(splits)
     assert rows["source"] == ["a", "b", "d", "e"]
     assert rows["references"] == [["x"], ["y"], [], []]
