@@ -1,17 +1,22 @@
 """`hf-cmal translate` with a tiny teacher and a tiny student, through the command line's own entry."""
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+from hf_cmal.cli.default_model import MODEL_VARIABLE
 from hf_cmal.cli.main import main
-from hf_cmal.cli.translate import CHUNK, MODEL_VARIABLE, Translator
+from hf_cmal.cli.translator import CHUNK, Translator
 from hf_cmal.data.toy import toy_translation
 
 SENTENCES = list(toy_translation(8, seed=0, split="test")["source"])
+
+
+NAMES_THE_MODEL = re.compile(r"^hf-cmal: \w+ \(it has no card that names its domain and licence\)\n", re.M)
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +31,7 @@ def student(translators) -> str:
 
 @pytest.fixture
 def run(capsys):
-    """words -> (exit code, standard output, standard error)."""
+    """words -> (exit code, standard output, standard error without the line that names the model)."""
 
     def run(*words):
         code = 0
@@ -35,7 +40,7 @@ def run(capsys):
         except SystemExit as stop:
             code = stop.code
         captured = capsys.readouterr()
-        return code, captured.out, captured.err
+        return code, captured.out, NAMES_THE_MODEL.sub("", captured.err)
 
     return run
 
@@ -63,6 +68,11 @@ def test_sentences_of_the_command_line_come_out_one_a_line_in_order(run, student
     code, out, err = run("--model", student, *SENTENCES[:3])
     assert (code, out) == (0, "".join(expected[s] + "\n" for s in SENTENCES[:3]))
     assert err == ""  # no bars, no warnings
+
+
+def test_a_line_on_standard_error_names_the_model(student, capsys):
+    main(["translate", "--model", student, SENTENCES[0]])
+    assert NAMES_THE_MODEL.fullmatch(capsys.readouterr().err)
 
 
 def test_the_model_can_come_from_the_environment(run, student, expected, monkeypatch):
@@ -162,7 +172,7 @@ def test_a_reader_that_stops_early_ends_it_quietly(student, monkeypatch, capsys)
         monkeypatch.setattr(sys, "stdout", stdout)
         main(["translate", "--model", student, SENTENCES[0]])
         stdout.write("what Python still writes while it ends")
-    assert capsys.readouterr().err == ""
+    assert NAMES_THE_MODEL.fullmatch(capsys.readouterr().err)
 
 
 # --- bad input: one line on stderr, exit code 2

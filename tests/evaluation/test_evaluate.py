@@ -9,12 +9,15 @@ import torch
 from hf_cmal.data.columns import REFERENCES, SOURCE
 from hf_cmal.evaluation.evaluate import EvaluationOptions, System, evaluate_systems
 from hf_cmal.evaluation.loading import load_model, load_tokenizer
+from hf_cmal.evaluation.source_length import source_lengths
 from hf_cmal.tasks import get_task
 from hf_cmal.training.recipe import parse_recipe
 from hf_cmal.training.stages import run_stage
-from tests.evaluation.tiny_ladder import CAPTIONING_DATA, TRANSLATION_DATA
+from tests.evaluation.tiny_ladder import CAPTIONING_DATA, TRANSLATION_DATA, save_translators
 
 TRANSLATION, CAPTIONING = get_task("translation"), get_task("captioning")
+OWN = ("a red star lies here", "we see a big purple circle")
+BOUNDS = (24, 30)  # of the ten sources 2, 3 and 5 have at most 24, 25 to 30, and more subwords
 
 
 def split_rows(task=TRANSLATION, data=TRANSLATION_DATA):
@@ -43,7 +46,16 @@ def run(translators):
         "student": System(f"{translators}/student"),
         "student_postprocess": System(f"{translators}/student", remove_consecutive_duplicates=True),
     }
-    return evaluated(systems, rival="teacher_beam2", latency_rows=2)
+    return evaluated(systems, rival="teacher_beam2", latency_rows=2, length_bounds=BOUNDS)
+
+
+def decode_one_by_one(translators, sources, role, **settings):
+    """What the model itself makes of each source, without the package's batches, collators and options."""
+    folder = f"{translators}/{role}"
+    model, tokenizer = load_model(folder).eval(), load_tokenizer(folder)
+    ids = [tokenizer(source, return_tensors="pt") for source in sources]
+    tokens = [model.generate(**row, **settings, max_length=49)[0] for row in ids]
+    return [tokenizer.decode(one, skip_special_tokens=True) for one in tokens]
 
 
 @pytest.mark.parametrize(
@@ -52,15 +64,10 @@ def run(translators):
 def test_sentences_are_those_of_decoding_one_by_one_in_the_order_of_the_input(
     run, translators, name, role, beams
 ):
-    folder = f"{translators}/{role}"
-    model, tokenizer = load_model(folder).eval(), load_tokenizer(folder)
     sources = split_rows()[SOURCE]
-    ids = [tokenizer(source, return_tensors="pt") for source in sources]
-    one_by_one = [
-        tokenizer.decode(model.generate(**row, **beams, max_length=49)[0], skip_special_tokens=True)
-        for row in ids
-    ]
-    by_length = sorted(range(len(ids)), key=lambda index: ids[index]["input_ids"].shape[1])
+    lengths = source_lengths(load_tokenizer(f"{translators}/{role}"), sources)
+    one_by_one = decode_one_by_one(translators, sources, role, **beams)
+    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
     assert [
         one_by_one[index] for index in by_length
     ] != one_by_one  # decoded in another order than the input's
@@ -171,6 +178,115 @@ def test_captioning_systems_get_their_scores(captioners):
     assert examples[0]["source"] is None
 
 
+# --- by source length (CMAL Sec. 6.5)
+
+
+def test_each_bucket_is_scored_as_a_corpus_of_its_own_rows(translators):
+    """By chrF, which tells apart what so small models write."""
+    systems = {role: System(f"{translators}/{role}") for role in ("teacher", "student")}
+    task = replace(TRANSLATION, main_score="chrf")
+    result, examples = evaluated(systems, task=task, length_bounds=BOUNDS)
+    part = result["by_source_length"]
+    assert (part["bounds"], part["rows"]) == ([24, 30], [2, 3, 5])
+    lengths = source_lengths(load_tokenizer(f"{translators}/teacher"), split_rows()[SOURCE])
+    short = [row for row, length in enumerate(lengths) if length <= 24]
+    assert short != [0, 1]  # the buckets do not follow the order of the rows
+    for name in systems:
+        hypotheses = [sentences(examples, name)[row] for row in short]
+        references = [split_rows()[REFERENCES][row] for row in short]
+        score = TRANSLATION.scores(hypotheses, references)["chrf"]
+        assert part["systems"][name][0] == score != result["systems"][name]["chrf"]
+
+
+def test_every_system_is_scored_by_length_in_the_order_of_the_table(run):
+    systems = run[0]["by_source_length"]["systems"]
+    assert list(systems) == list(run[0]["systems"])
+    assert {len(scores) for scores in systems.values()} == {3}
+
+
+def test_the_first_systems_subwords_decide_the_buckets_of_all_systems(translators, tmp_path):
+    """With 400 entries instead of 450 all ten sources have more than 30 subwords."""
+    coarse = save_translators(tmp_path, vocab_size=400)
+    systems = {"coarse": System(f"{coarse}/student"), "fine": System(f"{translators}/student")}
+    first, turned = (
+        evaluated({name: systems[name] for name in order}, length_bounds=BOUNDS)[0]["by_source_length"]
+        for order in (("fine", "coarse"), ("coarse", "fine"))
+    )
+    assert (first["rows"], turned["rows"]) == ([2, 3, 5], [0, 0, 10])
+    assert turned["systems"]["fine"][0] is None
+
+
+def test_a_bucket_without_rows_has_no_score(translators):
+    result, _ = evaluated({"student": System(f"{translators}/student")}, length_bounds=(1, 100))
+    (scores,) = result["by_source_length"]["systems"].values()
+    assert scores == [None, result["systems"]["student"]["bleu"], None]
+
+
+def test_without_bounds_or_without_text_there_are_no_buckets(translators, captioners):
+    result, _ = evaluated({"student": System(f"{translators}/student")}, length_bounds=())
+    assert "by_source_length" not in result
+    result, _ = evaluated({"student": System(f"{captioners}/student")}, task=CAPTIONING, data=CAPTIONING_DATA)
+    assert "by_source_length" not in result
+
+
+# --- one's own sentences (CMAL Table VII)
+
+
+@pytest.fixture(scope="module")
+def own_sentences(translators):
+    systems = {
+        "teacher_beam2": System(f"{translators}/teacher", num_beams=2),
+        "student": System(f"{translators}/student"),
+        "student_postprocess": System(f"{translators}/student", remove_consecutive_duplicates=True),
+    }
+    return evaluated(systems, rows=split_rows().select([0]), own_sources=OWN)[0]["own_sources"]
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "settings"),
+    [
+        ("teacher_beam2", "teacher", {"num_beams": 2}),
+        ("student", "student", {}),
+        ("student_postprocess", "student", {"remove_consecutive_duplicates": True}),
+    ],
+)
+def test_own_sentences_are_translated_as_each_system_decodes(
+    own_sentences, translators, name, role, settings
+):
+    assert [sentence["source"] for sentence in own_sentences] == list(OWN)
+    written = [sentence["systems"][name] for sentence in own_sentences]
+    assert written == decode_one_by_one(translators, OWN, role, **settings)
+    assert len(set(written)) == 2
+
+
+def test_a_postprocessed_translation_of_an_own_sentence_is_shorter(own_sentences):
+    plain, postprocessed = (
+        [sentence["systems"][name] for sentence in own_sentences]
+        for name in ("student", "student_postprocess")
+    )
+    assert sum(map(len, postprocessed)) < sum(map(len, plain))
+
+
+def test_without_own_sentences_or_curves_a_result_has_none(translators):
+    result, _ = evaluated({"student": System(f"{translators}/student")})
+    assert not {"own_sources", "curves"} & result.keys()
+
+
+# --- training curves (CMAL Fig. 7)
+
+
+def test_the_curve_of_a_trained_stage_stands_in_the_result(translators, tmp_path):
+    log = [{"step": 10, "loss": 0.25, "reward": 0.5}, {"step": 20, "eval_bleu": 30.0}]
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": log}), encoding="utf-8")
+    result, _ = evaluated({"student": System(f"{translators}/student")}, curves={"cmal": str(tmp_path)})
+    assert result["curves"] == {
+        "cmal": {
+            "train": [{"step": 10, "loss": 0.25, "reward": 0.5}],
+            "validation": [{"step": 20, "bleu": 30.0}],
+        }
+    }
+
+
 # --- bad input
 
 
@@ -194,6 +310,36 @@ def test_a_number_below_one_is_an_error_that_names_it(name):
 def test_no_beam_at_all_is_an_error_that_names_the_system():
     with pytest.raises(ValueError, match=r"evaluation\.systems\.teacher\.num_beams is 0"):
         evaluated({"teacher": System("not/there", num_beams=0)})
+
+
+def test_a_curve_of_a_folder_without_a_trainers_state_is_an_error_before_a_model_is_opened(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"evaluation\.curves\.cmal: there is no .*trainer_state"):
+        evaluated({"student": System("not/there")}, curves={"cmal": str(tmp_path)})
+
+
+def test_bounds_that_do_not_rise_are_an_error_before_a_model_is_opened():
+    with pytest.raises(ValueError, match=r"evaluation\.length_bounds is \[20, 10\]; give whole numbers"):
+        evaluated({"student": System("not/there")}, length_bounds=(20, 10))
+
+
+def test_own_sentences_of_a_task_that_reads_none_are_an_error_before_a_model_is_opened():
+    with pytest.raises(ValueError, match=r"own_sources has 2 sentences, but the task captioning reads no"):
+        evaluated({"student": System("not/there")}, task=CAPTIONING, data=CAPTIONING_DATA, own_sources=OWN)
+
+
+def test_an_empty_own_sentence_is_an_error_that_gives_its_number():
+    with pytest.raises(ValueError, match=r"sentence 2 of evaluation\.own_sources is empty; remove it"):
+        evaluated({"student": System("not/there")}, own_sources=("a dog", " "))
+
+
+@pytest.mark.filterwarnings("ignore::hf_cmal.data.skipped.SkippedDataWarning")
+def test_an_own_sentence_that_would_be_cut_is_an_error_that_gives_its_number(translators):
+    """The second of `OWN` has 16 subwords, with the eos 17."""
+    system = {"student": System(f"{translators}/student")}
+    rows = split_rows().select([0])
+    evaluated(system, data=replace(TRANSLATION_DATA, max_source_length=17), rows=rows, own_sources=OWN)
+    with pytest.raises(ValueError, match=r"sentence 2 of .* has 16 subwords .* leaves room for 15; shorten"):
+        evaluated(system, data=replace(TRANSLATION_DATA, max_source_length=16), rows=rows, own_sources=OWN)
 
 
 def test_a_student_with_beams_is_an_error(translators):

@@ -1,10 +1,12 @@
 """Pages made from result files written by hand."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from hf_cmal.evaluation.gap import gap_table
 from hf_cmal.evaluation.report import (
     HEADLINE,
     README_BEGIN,
@@ -13,57 +15,23 @@ from hf_cmal.evaluation.report import (
     read_results,
     readme_with_results,
     result_folders,
-    result_table,
     results_page,
     write_pages,
 )
+from hf_cmal.evaluation.tables import result_table
+from tests.evaluation.written_results import ladder, without
+
+LENGTH = {
+    "by_source_length": {"bounds": [10], "rows": [60, 40], "systems": {"nat_xe": [30.0, 20.0]}},
+}
+OWN = {"own_sources": [{"source": "a dog", "systems": {"nat_xe": "ein ein Hund"}}]}
+CURVE = {"curves": {"cmal": {"train": [{"step": 10, "reward": 0.5}], "validation": []}}}
 
 
-def result(seed: int = 1, bleu: float = 20.25, **more) -> dict:
-    teacher = {
-        "kind": "teacher", "bleu": 30.0, "bleu_signature": "nrefs:1|tok:13a", "repetition_rate": 0.0,
-        "latency_ms": 80.0, "speedup": 1.0,
-    }  # fmt: skip
-    student = {"kind": "student", "bleu": bleu, "repetition_rate": 0.125, "latency_ms": 10.0, "speedup": 8.0}
-    return {
-        "task": "translation", "split": "test", "rows": 100, "seed": seed, "main_score": "bleu",
-        "latency": {"inputs": 50, "dtype": "float32", "device": "cpu", "threads": 2, "rival": "teacher"},
-        "systems": {"teacher": teacher, "student": student},
-        "versions": {"torch": "2.14.1"}, "hardware": {"processor": "A processor", "cpus": 2}, "commit": "abc",
-        **more,
-    }  # fmt: skip
-
-
-def cells(table: str, system: str) -> list[str]:
-    (line,) = [line for line in table.splitlines() if line.startswith(f"| {system} |")]
-    return [cell.strip() for cell in line.strip("|").split("|")][1:]
-
-
-def test_a_table_has_a_row_per_system_and_a_column_per_score_that_any_system_has():
-    table = result_table(result())
-    assert "| system | BLEU | repeated | ms | speed-up |" in table
-    assert cells(table, "teacher") == ["30.0", "0.0 %", "80.0", "1.0 x"]
-    assert cells(table, "student") == ["20.2", "12.5 %", "10.0", "8.0 x"]  # 20.25 is rounded to even
-    assert table.startswith("translation, test split, 100 inputs, seed 1\n")
-
-
-def test_what_a_system_does_not_have_is_a_dash():
-    one = result()
-    del one["systems"]["student"]["latency_ms"]
-    assert cells(result_table(one), "student")[2] == "-"
-
-
-def test_several_seeds_become_mean_and_range():
-    table = result_table(result(1, 20.0), result(2, 23.0), result(3, 21.5))
-    assert "seeds 1, 2, 3" in table
-    assert cells(table, "student")[0] == "21.5 (20.0-23.0)"
-    assert cells(table, "student")[2:] == ["10.0", "8.0 x"]
-
-
-def test_captioning_scores_have_three_digits():
-    one = result()
-    one["systems"] = {"student": {"cider": 1.23456, "bleu_4": 0.25, "rouge_l": 0.5}}
-    assert cells(result_table(one), "student") == ["1.235", "0.250", "0.500"]
+def result(**options) -> dict:
+    one = ladder(**options)
+    one["systems"]["teacher_greedy"]["bleu_signature"] = "nrefs:1|tok:13a"
+    return one
 
 
 def test_examples_show_source_first_reference_and_each_system():
@@ -81,15 +49,60 @@ def write_result(folder: Path, name: str = "seed1.json", **options) -> None:
     (folder / name).write_text(json.dumps(result(**options)), encoding="utf-8")
 
 
+# --- docs/results.md
+
+
 def test_the_page_names_signatures_latency_setting_and_versions(tmp_path):
     write_result(tmp_path)
     page = results_page({"toy": tmp_path})
     assert "- bleu: `nrefs:1|tok:13a`" in page
     assert (
-        "mean of 50 inputs one by one, float32, cpu, 2 threads, speed-up over teacher in the same run" in page
+        "mean of 50 inputs one by one, float32, cpu, 2 threads, speed-up over teacher_beam4 in the same run"
+        in page
     )
     assert "run on A processor, 2 CPUs; torch 2.14.1" in page
     assert result_table(result()) in page
+
+
+def test_the_page_tells_how_much_of_the_gap_is_closed_where_there_is_one(tmp_path):
+    write_result(tmp_path / "toy")
+    table = gap_table([result()])
+    assert "| nat_cmal | 65 % | -3.5 |" in table
+    assert table in results_page({"toy": tmp_path / "toy"})
+    (tmp_path / "toy" / "seed1.json").write_text(json.dumps(without(result(), "nat_xe")), encoding="utf-8")
+    assert " gap " not in results_page({"toy": tmp_path / "toy"})
+
+
+def test_the_page_shows_the_figures_of_a_ladder_with_text_for_who_cannot_see_them(tmp_path):
+    write_result(tmp_path, **LENGTH, **CURVE)
+    page = results_page({"toy/translation": tmp_path})
+    assert (
+        "![BLEU of every system by length of the source](figures/toy-translation-length.png)\n\nSources"
+        in page
+    )
+    assert "against updates](figures/toy-translation-curves.png)\n\nTraining: " in page
+    assert "Mean and range" not in page
+
+
+def test_captions_name_the_seeds_that_the_figure_shows(tmp_path):
+    for seed, parts in ((1, {**LENGTH, **CURVE}), (2, LENGTH), (3, {**LENGTH, **CURVE})):
+        write_result(tmp_path, f"seed{seed}.json", seed=seed, **parts)
+    page = results_page({"toy": tmp_path})
+    assert "corpus of its own. Mean and range of seeds 1, 2, 3.\n" in page
+    assert "validation split. A line for each of seeds 1, 3.\n" in page
+
+
+def test_a_result_without_lengths_and_curves_has_no_figures(tmp_path):
+    write_result(tmp_path)
+    assert "figures/" not in results_page({"toy": tmp_path})
+
+
+def test_own_sentences_are_shown_of_the_first_seed_that_has_them(tmp_path):
+    write_result(tmp_path, "seed1.json", seed=1)
+    write_result(tmp_path, "seed2.json", seed=2, **OWN)
+    page = results_page({"toy": tmp_path})
+    assert "Sentences written for this page, seed 2; " in page
+    assert "| source | a dog |\n|---|---|\n| nat_xe | ein <b>ein</b> Hund |\n" in page
 
 
 def test_a_ladder_without_result_files_is_not_run(tmp_path):
@@ -111,6 +124,9 @@ def test_result_files_are_read_in_the_order_of_their_names(tmp_path):
     assert [one["seed"] for one in read_results(tmp_path)] == [1, 2]
 
 
+# --- the README
+
+
 def test_the_readme_keeps_everything_but_its_table():
     readme = f"# Title\n\n{README_BEGIN}\n\nold numbers\n\n{README_END}\n\nThe end.\n"
     written = readme_with_results(readme, [result()])
@@ -124,12 +140,40 @@ def test_a_readme_without_its_marks_is_an_error_that_names_them(readme):
         readme_with_results(readme, [])
 
 
-def test_writing_the_pages_of_a_clone_fills_both(tmp_path):
+# --- all of a clone
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A clone with the headline's ladder, run, and one that is not run."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "README.md").write_text(f"{README_BEGIN}{README_END}", encoding="utf-8")
-    ladder = (tmp_path / "recipes" / HEADLINE).parent
-    write_result(ladder / "results")
-    (ladder / "01_teacher_xe.yaml").touch()
-    write_pages(tmp_path)
-    assert result_table(result()) in (tmp_path / "docs" / "results.md").read_text(encoding="utf-8")
-    assert result_table(result()) in (tmp_path / "README.md").read_text(encoding="utf-8")
+    headline = (tmp_path / "recipes" / HEADLINE).parent
+    write_result(headline / "results", **LENGTH)
+    for folder in (headline, tmp_path / "recipes" / "coco"):
+        folder.mkdir(exist_ok=True)
+        (folder / "01_teacher_xe.yaml").touch()
+    return tmp_path
+
+
+def test_writing_the_pages_of_a_clone_fills_both_and_draws_what_they_show(clone):
+    write_pages(clone)
+    page = (clone / "docs" / "results.md").read_text(encoding="utf-8")
+    assert result_table(result()) in page
+    assert result_table(result()) in (clone / "README.md").read_text(encoding="utf-8")
+    figures = [path.relative_to(clone / "docs").as_posix() for path in (clone / "docs" / "figures").iterdir()]
+    assert figures == ["figures/multi30k-length.png"]
+    assert f"({figures[0]})" in page
+
+
+def test_where_matplotlib_is_missing_no_page_is_changed(clone, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match="hf-cmal"):
+        write_pages(clone)
+    assert not (clone / "docs" / "results.md").exists()
+    assert (clone / "README.md").read_text(encoding="utf-8") == f"{README_BEGIN}{README_END}"
+
+
+def test_the_page_itself_needs_no_matplotlib(clone, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "figures/multi30k-length.png" in results_page(result_folders(clone / "recipes"))

@@ -21,26 +21,27 @@ TRANSLATION_DATA = TranslationData(
 CAPTIONING_DATA = CaptioningData(toy_rows=(12, 2, 10), vocab_size=450, max_target_length=20)
 
 
-def save_translators(folder: Path) -> Path:
-    """`folder`/teacher and `folder`/student."""
+def save_translators(folder: Path, *, vocab_size: int = 450) -> Path:
+    """`folder`/teacher and `folder`/student; a smaller vocabulary has longer sentences."""
     lengths = {
         "length_mode": "predicted",
         "max_target_length": 48,
         "max_length_offset": TINY.max_length_offset,
     }
-    return _save(folder, "translation", TRANSLATION_DATA, lengths)
+    return _save(folder, "translation", TRANSLATION_DATA, lengths, vocab_size)
 
 
 def save_captioners(folder: Path) -> Path:
     """`folder`/teacher and `folder`/student."""
     return _save(
-        folder, "captioning", CAPTIONING_DATA, {"length_mode": "fixed", "num_agents": TINY.num_agents}
+        folder, "captioning", CAPTIONING_DATA, {"length_mode": "fixed", "num_agents": TINY.num_agents}, 450
     )
 
 
-def _save(folder: Path, name: str, data: object, lengths: dict[str, object]) -> Path:
+def _save(folder: Path, name: str, data: object, lengths: dict[str, object], vocab_size: int) -> Path:
     task = get_task(name)
-    tokenizer = train_tokenizer(task.texts(task.load(data)["train"]), vocab_size=450, model_max_length=48)
+    texts = task.texts(task.load(data)["train"])
+    tokenizer = train_tokenizer(texts, vocab_size=vocab_size, model_max_length=48)
     torch.manual_seed(0)
     teacher = _livelier(task.build_teacher(TINY, data, tokenizer))
     _save_one(teacher, tokenizer, folder / "teacher")

@@ -1,11 +1,17 @@
 """A card says what the result says, and nothing else."""
 
 import json
+import re
+from importlib import metadata
+from pathlib import Path
 
 import pytest
 from huggingface_hub import ModelCard
 
 from hf_cmal import model_card
+from hf_cmal.hub.model_card import METRICS
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 
 TRANSLATION = {
     "task": "translation",
@@ -21,6 +27,7 @@ TRANSLATION = {
     },
     "systems": {
         "teacher": {
+            "kind": "teacher",
             "bleu": 37.25,
             "bleu_signature": "nrefs:1|tok:13a",
             "chrf": 60.5,
@@ -29,6 +36,7 @@ TRANSLATION = {
             "speedup": 1.0,
         },
         "cmal": {
+            "kind": "student",
             "bleu": 31.125,
             "bleu_signature": "nrefs:1|tok:13a",
             "chrf": 55.0625,
@@ -46,6 +54,7 @@ CAPTIONING = {
     "rows": 8,
     "systems": {
         "cmal": {
+            "kind": "student",
             "cider": 1.25,
             "cider_signature": "cider-d|n:4",
             "bleu_1": 0.75,
@@ -114,6 +123,55 @@ def test_metrics_that_share_a_signature_print_it_once():
     assert card.data.eval_results[2].metric_args == {"signature": "bleu|n:1-4|smooth:coco"}
 
 
+@pytest.mark.parametrize("path", sorted(RECIPES.rglob("results/*.json")), ids=lambda path: str(path.parent))
+def test_every_score_of_the_projects_results_has_a_place_on_the_card(path):
+    result = json.loads(path.read_text())
+    for scores in result["systems"].values():
+        scored = {key.removesuffix("_signature") for key in scores if key.endswith("_signature")}
+        shown = {signature.removesuffix("_signature") for _, _, signature in METRICS.values()}
+        assert scored and scored <= shown
+
+
+def test_no_card_speaks_of_a_training_that_its_recipe_does_not_name():
+    def card(recipe):
+        return model_card(TRANSLATION, **OPTIONS, recipe=recipe)
+
+    unknown, words, teacher_words, cmal = (
+        card(None),
+        card({"stage": "student_xe", "pseudo_targets": None}),
+        card({"stage": "student_xe", "pseudo_targets": "outputs/03"}),
+        card({"stage": "cmal"}),
+    )
+    assert "multi-agent learning" in cmal and "cmal" in ModelCard(cmal).data.tags
+    for text in (unknown, words, teacher_words):
+        assert "multi-agent learning" not in text and "cmal" not in ModelCard(text).data.tags
+    assert "word by word (cross-entropy) on the sentences of the data set" in words
+    assert "word by word (cross-entropy) on its teacher's outputs" in teacher_words
+    assert "recipe.yaml" not in unknown and "recipe.yaml" in words
+
+
+def test_a_teachers_card_is_not_that_of_a_student():
+    text = model_card(TRANSLATION, **{**OPTIONS, "system": "teacher"})
+    assert "An autoregressive Transformer" in text and "trust_remote_code" not in text
+    assert "A non-autoregressive Transformer" not in text
+    assert "autoregressive" in ModelCard(text).data.tags
+    assert "trust_remote_code=True" in model_card(TRANSLATION, **OPTIONS)
+
+
+def test_an_example_with_quotes_stays_one_string():
+    text = model_card(TRANSLATION, **OPTIONS, example='"It\'s {here}", she says.')
+    usage = text.split("```python\n")[1].split("```")[0]
+    compile(usage, "usage", "exec")
+    assert r"""translate("\"It's {here}\", she says.")""" in usage
+    assert """'"It'"'"'s {here}", she says.'""" in text.split("```bash\n")[1].split("```")[0]
+
+
+def test_the_card_asks_for_the_transformers_that_the_package_asks_for():
+    needed = next(line for line in metadata.requires("hf-cmal") if line.startswith("transformers"))
+    version = re.search(r">=([\d.]+)", needed)[1]
+    assert f"transformers {version} or newer" in model_card(TRANSLATION, **OPTIONS)
+
+
 def test_the_usage_is_python_and_names_the_repository():
     for result in (TRANSLATION, CAPTIONING):
         usage = model_card(result, **OPTIONS).split("```python\n")[1].split("```")[0]
@@ -135,6 +193,13 @@ def without(system: dict, *keys: str) -> dict:
     ("result", "options", "message"),
     [
         ({**TRANSLATION, "task": "chess"}, {}, "'chess'; legal values: translation, captioning"),
+        (
+            {**TRANSLATION, "systems": {"cmal": {"bleu": 1.0}}},
+            {},
+            "kind of 'cmal' is None; legal values: stud",
+        ),
+        (TRANSLATION, {"dataset": "books"}, "dataset is 'books'.*give one of toy, bentrevett/multi30k"),
+        (TRANSLATION, {"recipe": {"stage": "evaluate"}}, "stage is 'evaluate'; a stage that trains a model"),
         (TRANSLATION, {"system": "xe"}, "system is 'xe'; the result has teacher, cmal"),
         (without(TRANSLATION["systems"]["cmal"], "chrf_signature"), {}, "without chrf_signature"),
         (without(TRANSLATION["systems"]["cmal"], "bleu", "chrf"), {}, "none of the metrics bleu"),

@@ -291,11 +291,14 @@ def test_the_logged_numbers_are_means_over_the_samples(tmp_path):
     ]
     repeats = sum(a == b for ids in sentences for a, b in itertools.pairwise(ids))
     assert log["repetition_rate"] == pytest.approx(repeats / sum(map(len, sentences)))
-    entropies = [
-        -sum(p * math.log(p) for p in agent.exp().tolist() if p > 0)
-        for agent in watching.proposed_from[watching.agent_mask]
+    surprises = [
+        -watching.proposed_from[b, agent, word].item()
+        for b, rows in enumerate(watching.proposals.actions)
+        for row in rows
+        for agent, word in enumerate(row.tolist())
+        if watching.agent_mask[b, agent]
     ]
-    assert log["entropy"] == pytest.approx(sum(entropies) / len(entropies), rel=1e-5)
+    assert log["entropy"] == pytest.approx(sum(surprises) / len(surprises), rel=1e-5)
 
 
 def test_length_accuracy_is_the_share_of_inputs_whose_length_the_predictor_gets_right(tmp_path):

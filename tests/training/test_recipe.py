@@ -26,6 +26,8 @@ from hf_cmal.training.weight_init import student_config_from_teacher
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = sorted(path for path in (ROOT / "recipes").rglob("*.yaml") if path.name[:2].isdigit())
+# what the user has to give: a teacher and two text files
+OWN = ["teacher=outputs/teacher", "data.train=[train.en,train.de]"]
 
 BASE = """
 task: translation
@@ -148,6 +150,15 @@ def test_a_missing_recipe_is_named(tmp_path):
         load_recipe(tmp_path / "nothing.yaml")
 
 
+def test_a_value_that_the_user_has_to_give_is_asked_for(recipe_path):
+    recipe_path.write_text(STAGE.replace("${root}/teacher", "???") + "data: {train: '???'}\n")
+    with pytest.raises(
+        ValueError, match=r"data\.train and teacher must be given; add data\.train=\.\.\. teach"
+    ):
+        load_recipe(recipe_path)
+    assert load_recipe(recipe_path, OWN).teacher == "outputs/teacher"
+
+
 @pytest.mark.parametrize("text", ["- a\n- b\n", "stage: [\n"])
 def test_a_file_that_is_no_mapping_is_named(text, tmp_path):
     (tmp_path / "list.yaml").write_text(text)
@@ -171,7 +182,7 @@ def test_the_resolved_recipe_is_loaded_back_to_the_same(recipe_path, tmp_path):
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.relative_to(ROOT / "recipes")))
 def test_every_recipe_is_loaded_back_to_the_same(path, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_CMAL_DATA", "/data")
-    recipe = load_recipe(path)
+    recipe = load_shipped(path)
     assert load_recipe(save_recipe(recipe, tmp_path)) == recipe
 
 
@@ -185,6 +196,7 @@ def test_what_another_recipe_trained_is_not_continued(trained, recipe_path, tmp_
         (folder / trained).write_text("{}")
     else:
         (folder / trained).mkdir()
+        (folder / trained / "trainer_state.json").write_text("{}")
     _claim_folder(recipe)
     for other, name in (
         (dataclasses.replace(recipe, training={**recipe.training, "learning_rate": 5e-4}), "training"),
@@ -213,6 +225,10 @@ def test_a_folder_where_nothing_was_trained_begins_anew(recipe_path, tmp_path):
 # ---- the recipes that come along ---
 
 
+def load_shipped(path: Path) -> Recipe:
+    return load_recipe(path, OWN if path.parent.name == "own_teacher" else [])
+
+
 def test_every_ladder_has_its_stages():
     """02 is the teacher's SCST, which comes with captioning of pictures."""
     ladder = ["01_teacher_xe", "03_distill", "04_student_xe", "05_cmal", "06_cmal_ca", "07_evaluate"]
@@ -221,7 +237,8 @@ def test_every_ladder_has_its_stages():
         stems.setdefault(str(path.parent.relative_to(ROOT / "recipes")), []).append(path.stem)
     for name in ("toy/translation", "toy/captioning", "coco_naic", "wmt14_nat"):
         assert stems[name] == ladder
-    assert set(stems["multi30k/short"]) <= set(ladder)
+    assert set(ladder) <= set(stems["multi30k"])
+    assert stems["own_teacher"] == [stage for stage in ladder if stage not in ("01_teacher_xe", "06_cmal_ca")]
 
 
 def test_stages_and_their_functions_agree():
@@ -261,7 +278,7 @@ def built_models(recipe: Recipe):
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.relative_to(ROOT / "recipes")))
 def test_every_recipe_is_parsed_and_all_that_it_names_is_built(path, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_CMAL_DATA", "/data")
-    recipe = load_recipe(path)
+    recipe = load_shipped(path)
     teacher, student = built_models(recipe)
     assert teacher.config.d_model == student.config.d_model == recipe.model.d_model
     assert student.config.length_mode == TASKS[recipe.task].length_mode
@@ -287,18 +304,20 @@ def test_every_recipe_states_its_seed_and_what_to_expect(path, monkeypatch):
     written = path.read_text() + (path.parent / "base.yaml").read_text()
     assert "\nseed: " in written
     assert "\nexpected: " in written
-    assert load_recipe(path).expected
+    assert load_shipped(path).expected
 
 
 def test_stages_read_what_earlier_stages_of_the_ladder_write(monkeypatch):
     monkeypatch.setenv("HF_CMAL_DATA", "/data")
-    recipes = {path: load_recipe(path) for path in RECIPES}
+    recipes = {path: load_shipped(path) for path in RECIPES}
     for path, recipe in recipes.items():
         written = {
             earlier.output_dir: earlier.stage
             for earlier_path, earlier in recipes.items()
             if earlier_path.parent == path.parent and earlier_path.name < path.name
         }
+        if path.parent.name == "own_teacher":
+            written["outputs/teacher"] = "teacher_xe"
         if recipe.teacher is not None:
             assert written[recipe.teacher] == "teacher_xe"
         if recipe.pseudo_targets is not None:

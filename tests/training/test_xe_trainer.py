@@ -224,3 +224,17 @@ def test_the_references_are_in_the_batch_beside_the_tensors(tmp_path):
         batch = next(iter(trainer.get_train_dataloader()))
         assert sorted(batch["references"]) == sorted(rows["references"])
         assert sorted(batch["reference_ids"]) == sorted(rows["reference_ids"])
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_in_bf16_on_cpus_attention_is_written_out_and_else_the_fused_one_stays(kind, tmp_path):
+    """The same loss either way: both are the same attention."""
+    losses = []
+    for bf16 in (True, False):
+        model = MODELS[kind]()
+        assert model.config._attn_implementation == "sdpa"
+        trainer = make_trainer(XeTrainer, model, make_rows(model, 8), tmp_path, bf16=bf16, max_steps=1)
+        assert model.config._attn_implementation == ("eager" if bf16 else "sdpa")
+        trainer.train()
+        losses.append(trainer.state.log_history[0]["loss"])
+    assert float(losses[0]) == pytest.approx(float(losses[1]), rel=0.02)

@@ -1,43 +1,42 @@
-"""`hf-cmal demo`: the whole road on the toy world, both tasks, ending in tables and a few sentences.
+"""`hf-cmal demo`: the published student and its teacher side by side, then the whole road on the toy world.
 
-It runs the recipes of recipes/toy one after the other, as `hf-cmal train`, `distill` and `evaluate` would,
-and prints what the evaluations wrote.
+The toy ladders of both tasks are run as `hf-cmal run` would, and end in tables and a few sentences.
 """
 
-import json
 import time
 from pathlib import Path
 
-from hf_cmal.evaluation.report import examples_text, result_table
+from hf_cmal.cli.default_model import STUDENT, TEACHER, published
+from hf_cmal.cli.run import run
+from hf_cmal.cli.translate import translate
 from hf_cmal.tasks import TASKS
-from hf_cmal.training.recipe import load_recipe
-from hf_cmal.training.stages import run_stage
+
+SENTENCES = (
+    "A man in a blue shirt is standing on a ladder.",
+    "Two dogs are running through the snow.",
+    "A little girl in a red dress is eating ice cream.",
+    "Several people are waiting for a train at the station.",
+    "A woman with a backpack is taking a picture of a mountain.",
+)
 
 
 def demo(*, recipes: str, root: str, seed: int = 1) -> None:
-    """Trains, distils and measures each task's ladder; prints its table.
+    """Translates a few sentences, then trains, distils and measures each task's toy ladder.
 
     Raises:
         FileNotFoundError: `recipes` lacks a task's ladder (they come with a clone of the project, not with
             the package).
     """
-    ladders = {task: sorted((Path(recipes) / task).glob("[0-9]*.yaml")) for task in TASKS}
-    for task, paths in ladders.items():
-        if not paths:
+    for task in TASKS:
+        if not (Path(recipes) / task).is_dir():
             raise FileNotFoundError(
                 f"no recipes at {Path(recipes) / task}; run this in a clone of the project, or name them: "
                 "--recipes DIR"
             )
     start = time.perf_counter()
-    tables = []
-    for task, paths in ladders.items():
-        for path in paths:
-            recipe = load_recipe(path, [f"root={root}/{task}", f"seed={seed}"])
-            print(f"\n== {task}: {path.stem} ({time.perf_counter() - start:.0f} s)", flush=True)
-            run_stage(recipe)
-        output = Path(recipe.output_dir)  # of the last stage, which evaluates
-        result = json.loads((output / "result.json").read_text(encoding="utf-8"))
-        examples = json.loads((output / "examples.json").read_text(encoding="utf-8"))
-        tables.append(result_table(result) + "\n\n" + examples_text(examples))
+    student, teacher = published(STUDENT), published(TEACHER)
+    if student and teacher:
+        translate(SENTENCES, model=str(student), compare_with=str(teacher))
+    tables = [run(Path(recipes) / task, [f"root={root}/{task}", f"seed={seed}"]) for task in TASKS]
     print("\n\n" + "\n\n".join(tables))
     print(f"\nTrained and measured in {time.perf_counter() - start:.0f} s; everything is in {root}/")

@@ -1,8 +1,9 @@
 """`hf-cmal`: the package's jobs as commands.
 
-`translate` turns sentences into another language, `train`, `distill` and `evaluate` run a recipe, `demo`
-walks the toy ladder. A mistake of the user ends in one line on stderr and exit code 2, never in a
-traceback. The work itself is done by the rooms below; training is imported only by the commands that train.
+`translate` turns sentences into another language; `train`, `distill` and `evaluate` run a recipe, `run` all
+recipes of a ladder; `demo` shows both on small things. A mistake of the user ends in one line on stderr and
+exit code 2, never in a traceback. The work itself is done by the rooms below; training is imported only by
+the commands that train.
 """
 
 import argparse
@@ -35,7 +36,15 @@ def _parser() -> argparse.ArgumentParser:
     translate.add_argument(
         "text", nargs="*", help="sentences; none: --input or standard input, a sentence a line"
     )
-    translate.add_argument("--model", help="folder or Hub id of a translator; default: $HF_CMAL_MODEL")
+    translate.add_argument(
+        "--model",
+        help="folder or Hub id of a translator; default: $HF_CMAL_MODEL, then that of a clone",
+    )
+    translate.add_argument(
+        "--compare",
+        metavar="TEACHER",
+        help="folder or Hub id of a second translator: each sentence one by one through both, with times",
+    )
     translate.add_argument("--input", metavar="FILE", help="a sentence a line")
     translate.add_argument(
         "--output", metavar="FILE", help="where the translations go; default: standard output"
@@ -62,7 +71,16 @@ def _parser() -> argparse.ArgumentParser:
         )
         stage.set_defaults(run=_run_recipe, command=name)
 
-    demo = commands.add_parser("demo", help="train and measure the toy ladder of both tasks")
+    ladder = commands.add_parser("run", help="run all stages of a ladder, one after the other")
+    ladder.add_argument("ladder", metavar="FOLDER", help="numbered recipes, e.g. recipes/own_teacher")
+    ladder.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="values that replace those of every recipe"
+    )
+    ladder.set_defaults(run=_run_ladder)
+
+    demo = commands.add_parser(
+        "demo", help="translate a few sentences, then train and measure the toy ladder of both tasks"
+    )
     demo.add_argument(
         "--recipes", default="recipes/toy", metavar="DIR", help="default: %(default)s of a clone"
     )
@@ -84,6 +102,7 @@ def _translate(options: argparse.Namespace) -> None:
         output_file=options.output,
         batch_size=options.batch_size,
         remove_consecutive_duplicates=not options.keep_duplicates,
+        compare_with=options.compare,
     )
 
 
@@ -98,6 +117,12 @@ def _run_recipe(options: argparse.Namespace) -> None:
             f"{options.recipe} is a stage {recipe.stage!r}: run `hf-cmal {command} {options.recipe}`"
         )
     run_stage(recipe)
+
+
+def _run_ladder(options: argparse.Namespace) -> None:
+    from hf_cmal.cli.run import run
+
+    run(options.ladder, options.overrides)
 
 
 def _demo(options: argparse.Namespace) -> None:

@@ -15,6 +15,7 @@ from datasets import Dataset, Features, List, Value, concatenate_datasets
 from transformers import PreTrainedTokenizerBase
 
 from hf_cmal.data.columns import FEATURES, INPUT_IDS, LABELS, REFERENCE_IDS, REFERENCES, SOURCE, TARGET
+from hf_cmal.data.skipped import SkippedDataWarning
 from hf_cmal.data.statistics import list_lengths
 
 _IDS = List(Value("int32"))
@@ -174,7 +175,7 @@ def _encode(dataset: Dataset, input_features: dict[str, Any], **options: Any) ->
         if len(counts) and counts.sum():
             where = ", ".join(str(row) for row in np.flatnonzero(counts)[:5])
             text = message.format(**options, unk_token=tokenizer.unk_token)
-            warnings.warn(f"{counts.sum()} {text} (first rows: {where}).", stacklevel=3)
+            warnings.warn(f"{counts.sum()} {text} (first rows: {where}).", SkippedDataWarning, stacklevel=3)
     # Side by side instead of through `map`: features are large and are not copied.
     kept = dataset.remove_columns([name for name in encoded_features if name in dataset.column_names])
     return concatenate_datasets([kept, encoded.remove_columns(list(_COUNTS))], axis=1)

@@ -14,6 +14,7 @@ from typing import Any
 from datasets import Dataset, Features, List, Translation, Value, load_dataset, load_from_disk
 
 from hf_cmal.data.columns import REFERENCES, SOURCE
+from hf_cmal.data.skipped import SkippedDataWarning
 
 PARALLEL_FEATURES = Features({SOURCE: Value("string"), REFERENCES: List(Value("string"))})
 
@@ -79,7 +80,11 @@ def load_parallel_text(source_path: str | Path, target_path: str | Path | Sequen
     _warn_skipped(kept, len(sources), "pairs with an empty line", source_path)
     blank_references = sum(len(target_paths) - len(references[row]) for row in kept)
     if blank_references:
-        warnings.warn(f"Skipped {blank_references} empty references beside {source_path}.", stacklevel=2)
+        warnings.warn(
+            f"Skipped {blank_references} empty references beside {source_path}.",
+            SkippedDataWarning,
+            stacklevel=2,
+        )
     columns = {SOURCE: [sources[row] for row in kept], REFERENCES: [references[row] for row in kept]}
     return Dataset.from_dict(columns, features=PARALLEL_FEATURES)
 
@@ -182,5 +187,6 @@ def _warn_skipped(kept: list[int], total: int, what: str, where: str | Path) -> 
     first = [str(row + 1) for row in range(total) if row not in is_kept][:_NAMED_AT_MOST]
     warnings.warn(
         f"Skipped {total - len(kept)} of {total} {what} in {where}; the first at line {', '.join(first)}.",
+        SkippedDataWarning,
         stacklevel=3,
     )

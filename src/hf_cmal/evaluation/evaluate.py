@@ -1,7 +1,8 @@
 """Decodes a split with several systems, scores and times them, and gives one result for a JSON file.
 
-A system is a folder (teacher or student) and how it decodes. The numbers go into the result; sentences go
-into a list of their own, because those of a data set may not be published with it.
+A system is a folder (teacher or student) and how it decodes. The numbers go into the result, with the
+sentences that one wrote oneself; those of a data set go into a list of their own, because they may not be
+published with it.
 """
 
 from collections.abc import Mapping
@@ -12,26 +13,19 @@ from typing import Any
 import torch
 from datasets import Dataset
 from torch import Tensor
-from tqdm.auto import tqdm
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hf_cmal.data.columns import FEATURES, INPUT_IDS, LABELS, REFERENCES, SOURCE
-from hf_cmal.data.statistics import list_lengths
+from hf_cmal.data.collators import IGNORED, pad_ids
+from hf_cmal.data.columns import LABELS, REFERENCES, SOURCE
+from hf_cmal.evaluation.curves import read_curve
 from hf_cmal.evaluation.environment import describe_environment
 from hf_cmal.evaluation.latency import assert_float32, describe_latency, measure_latency
-from hf_cmal.evaluation.loading import check_positions, is_student, load_model, load_tokenizer
+from hf_cmal.evaluation.loading import is_student
+from hf_cmal.evaluation.own_sentences import check_own_sources, translate_own_sources, with_own_sources
 from hf_cmal.evaluation.scoring import decode_tokens, real_tokens, score_tokens
+from hf_cmal.evaluation.source_length import bucket_rows, check_bounds, score_buckets, source_lengths
+from hf_cmal.evaluation.systems import LoadedSystem, System, decode_rows, load_system, model_inputs
 from hf_cmal.metrics.tokens import repetition_rate
 from hf_cmal.tasks import Task
-
-
-@dataclass(frozen=True)
-class System:
-    """One row of a table: a folder, and how it decodes."""
-
-    model: str
-    num_beams: int = 1
-    remove_consecutive_duplicates: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,6 +39,10 @@ class EvaluationOptions:
         batch_size: rows decoded together for the scores.
         latency_rows: the first so many rows are decoded one by one.
         examples: sentences of every system shown for the first so many rows.
+        length_bounds: the greatest source length, in subwords, of every bucket but the last; the main score
+            of each bucket is measured where the sources are texts. Empty: no buckets.
+        own_sources: sentences that one wrote oneself; their translations are published with the result.
+        curves: name -> folder of a trained stage, whose training curve goes into the result.
     """
 
     split: str = "test"
@@ -53,19 +51,9 @@ class EvaluationOptions:
     batch_size: int = 64
     latency_rows: int = 100
     examples: int = 5
-
-
-@dataclass(frozen=True)
-class _Loaded:
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    rows: Dataset
-    collate: Any
-    settings: dict[str, Any]
-
-    def decode(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        tokens: Tensor = self.model.generate(**inputs, **self.settings)
-        return tokens
+    length_bounds: tuple[int, ...] = (10, 15, 20, 25)
+    own_sources: tuple[str, ...] = ()
+    curves: dict[str, str] = field(default_factory=dict)
 
 
 def evaluate_systems(
@@ -78,40 +66,52 @@ def evaluate_systems(
         rows: the split, not encoded.
 
     Returns:
-        The result (numbers, signatures, environment) and the examples (sentences).
+        The result (numbers, signatures, one's own sentences, environment) and the examples (sentences of the
+        split). The result has `by_source_length`, `own_sources` and `curves` where the options ask for them.
 
     Raises:
-        ValueError: no systems, an unknown rival, a number below 1, or a system that cannot decode as asked.
+        ValueError: no systems, an unknown rival, a number below 1, bounds that do not rise, sentences for a
+            task that reads none, or a system that cannot decode as asked.
+        FileNotFoundError: a curve's folder holds no trained stage.
     """
+    reads_text = SOURCE in rows.column_names
     _check(options)
+    check_own_sources(options.own_sources, task=task, reads_text=reads_text)
+    curves = {name: read_curve(name, folder) for name, folder in options.curves.items()}
     loaded = {
-        name: _load(system, task=task, data=data, rows=rows, device=device)
+        name: load_system(system, task=task, data=data, rows=rows, device=device)
         for name, system in options.systems.items()
+    }
+    own = {
+        name: with_own_sources(system, options.own_sources, task=task, data=data)
+        for name, system in loaded.items()
+        if options.own_sources
     }
     examples = [
         {"source": row.get(SOURCE), "references": row[REFERENCES], "systems": {}}
         for row in rows.select(range(min(options.examples, len(rows))))
     ]
     systems: dict[str, dict[str, Any]] = {}
+    texts: dict[str, list[str]] = {}
     for name, system in options.systems.items():
-        tokens, labels = _decode_rows(loaded[name], batch_size=options.batch_size, name=name)
-        scores = score_tokens(task, loaded[name].tokenizer, tokens, rows[REFERENCES], labels=labels)
-        if system.remove_consecutive_duplicates:
-            # what the rate tells is how often the model repeats itself, before the postprocessing
-            scores["repetition_rate"] = _repetition_before(loaded[name], options.batch_size, name)
-        systems[name] = {
-            "kind": "student" if is_student(loaded[name].model) else "teacher",
-            "parameters": loaded[name].model.num_parameters(),
-            "num_beams": system.num_beams,
-            "remove_consecutive_duplicates": system.remove_consecutive_duplicates,
-            **scores,
-        }
-        for example, text in zip(examples, decode_tokens(loaded[name].tokenizer, tokens), strict=False):
+        systems[name], texts[name] = _score_system(name, system, loaded[name], rows, task, options.batch_size)
+        for example, text in zip(examples, texts[name], strict=False):
             example["systems"][name] = text
     result = {"task": task.name, "split": options.split, "rows": len(rows), "main_score": task.main_score}
     if options.rival is not None:
         result["latency"] = _time_systems(loaded, systems, options, device=device)
-    return {**result, "systems": systems, **describe_environment()}, examples
+    result["systems"] = systems
+    if reads_text and options.length_bounds:
+        first = next(iter(loaded.values()))  # one tokenizer's buckets for all systems
+        lengths = source_lengths(first.tokenizer, rows[SOURCE])
+        result["by_source_length"] = _score_by_length(
+            texts, lengths, rows[REFERENCES], options.length_bounds, task=task
+        )
+    if own:
+        result["own_sources"] = translate_own_sources(own, options.own_sources, batch_size=options.batch_size)
+    if curves:
+        result["curves"] = curves
+    return {**result, **describe_environment()}, examples
 
 
 def _check(options: EvaluationOptions) -> None:
@@ -129,69 +129,57 @@ def _check(options: EvaluationOptions) -> None:
     for name, system in options.systems.items():
         if system.num_beams < 1:
             raise ValueError(f"evaluation.systems.{name}.num_beams is {system.num_beams}; give 1 or more")
+    check_bounds(options.length_bounds)
 
 
-def _load(system: System, *, task: Task, data: Any, rows: Dataset, device: torch.device) -> _Loaded:
-    model = load_model(system.model, task=task.name).to(device).eval()
-    tokenizer = load_tokenizer(system.model)
-    student = is_student(model)
-    if student and system.num_beams != 1:
-        raise ValueError(f"{system.model} is a student: it has no beams; set num_beams to 1")
-    if not student and system.remove_consecutive_duplicates:
-        raise ValueError(f"{system.model} is a teacher: only a student removes consecutive duplicates")
-    role = "student" if student else "teacher"
-    num_agents = model.config.num_agents if student and task.length_mode == "fixed" else None
-    encoded = task.encode(rows, tokenizer, data, role=role, num_agents=num_agents)
-    if INPUT_IDS in encoded.column_names:
-        check_positions(system.model, model, max(list_lengths(encoded, INPUT_IDS), default=0))
-    if not student:  # it may write as many tokens as the data allow
-        check_positions(system.model, model, data.max_target_length)
-    settings: dict[str, Any] = (
-        {"remove_consecutive_duplicates": system.remove_consecutive_duplicates}
-        if student
-        else {"num_beams": system.num_beams, "do_sample": False, "max_length": data.max_target_length + 1}
-    )
-    return _Loaded(model, tokenizer, encoded, task.collator(model, role=role), settings)
+def _score_system(
+    name: str, system: System, loaded: LoadedSystem, rows: Dataset, task: Task, batch_size: int
+) -> tuple[dict[str, Any], list[str]]:
+    """A system's part of the result, and its sentences."""
+    tokens = decode_rows(loaded, batch_size=batch_size, name=name)
+    labels, _ = pad_ids(loaded.rows[LABELS], pad_value=IGNORED)
+    scores = score_tokens(task, loaded.tokenizer, tokens, rows[REFERENCES], labels=labels)
+    if system.remove_consecutive_duplicates:
+        # what the rate tells is how often the model repeats itself, before the postprocessing
+        scores["repetition_rate"] = _repetition_before(loaded, batch_size, name)
+    row = {
+        "kind": "student" if is_student(loaded.model) else "teacher",
+        "parameters": loaded.model.num_parameters(),
+        "num_beams": system.num_beams,
+        "remove_consecutive_duplicates": system.remove_consecutive_duplicates,
+        **scores,
+    }
+    return row, decode_tokens(loaded.tokenizer, tokens)
 
 
-def _inputs(system: _Loaded, indexes: list[int]) -> tuple[dict[str, Tensor], Tensor]:
-    """Model inputs without anything of the target, and the labels."""
-    batch = system.collate([system.rows[index] for index in indexes])
-    names = (INPUT_IDS, "attention_mask", FEATURES, "feature_mask")
-    return {name: batch[name].to(system.model.device) for name in names if name in batch}, batch[LABELS]
-
-
-def _decode_rows(system: _Loaded, *, batch_size: int, name: str) -> tuple[Tensor, Tensor]:
-    """Tokens and labels of all rows, in order, padded with -100; rows of like length go together."""
-    column = INPUT_IDS if INPUT_IDS in system.rows.column_names else FEATURES
-    lengths = [len(row) for row in system.rows[column]]
-    order = sorted(range(len(lengths)), key=lengths.__getitem__)
-    tokens: dict[int, Tensor] = {}
-    labels: dict[int, Tensor] = {}
-    with torch.inference_mode():
-        for start in tqdm(range(0, len(order), batch_size), desc=name, leave=False):
-            indexes = order[start : start + batch_size]
-            inputs, batch_labels = _inputs(system, indexes)
-            decoded = system.decode(inputs).cpu()
-            tokens.update(zip(indexes, decoded, strict=True))
-            labels.update(zip(indexes, batch_labels, strict=True))
-    return _stack(tokens), _stack(labels)
-
-
-def _stack(rows: Mapping[int, Tensor]) -> Tensor:
-    return torch.nn.utils.rnn.pad_sequence(
-        [rows[index] for index in range(len(rows))], batch_first=True, padding_value=-100
-    )
-
-
-def _repetition_before(system: _Loaded, batch_size: int, name: str) -> float:
+def _repetition_before(system: LoadedSystem, batch_size: int, name: str) -> float:
     raw = replace(system, settings={"remove_consecutive_duplicates": False})
-    tokens, _ = _decode_rows(raw, batch_size=batch_size, name=name)
+    tokens = decode_rows(raw, batch_size=batch_size, name=name)
     return repetition_rate(tokens, real_tokens(tokens, system.tokenizer))
 
 
+def _score_by_length(
+    texts: Mapping[str, list[str]],
+    lengths: list[int],
+    references: list[list[str]],
+    bounds: tuple[int, ...],
+    *,
+    task: Task,
+) -> dict[str, Any]:
+    buckets = bucket_rows(lengths, bounds)
+
+    def main_score(hypotheses: list[str], their_references: list[Any]) -> float:
+        return float(task.scores(hypotheses, their_references)[task.main_score])
+
+    return {
+        "bounds": list(bounds),
+        "rows": [len(bucket) for bucket in buckets],
+        "systems": {name: score_buckets(buckets, texts[name], references, main_score) for name in texts},
+    }
+
+
 def _time_systems(
-    loaded: Mapping[str, _Loaded],
+    loaded: Mapping[str, LoadedSystem],
     systems: dict[str, dict[str, Any]],
     options: EvaluationOptions,
     *,
@@ -202,7 +190,7 @@ def _time_systems(
         assert_float32(name, system.model)
     indexes = range(min(options.latency_rows, len(next(iter(loaded.values())).rows)))
     # each system reads the row as its own tokenizer writes it
-    inputs = {name: [_inputs(system, [index])[0] for index in indexes] for name, system in loaded.items()}
+    inputs = {name: [model_inputs(system, [index]) for index in indexes] for name, system in loaded.items()}
     decoders = {name: partial(_decode_one, system, inputs[name]) for name, system in loaded.items()}
     with torch.inference_mode():
         times = measure_latency(decoders, indexes, rival=options.rival)
@@ -211,5 +199,5 @@ def _time_systems(
     return describe_latency(indexes, rival=options.rival, device=device)
 
 
-def _decode_one(system: _Loaded, inputs: list[dict[str, Tensor]], index: int) -> Tensor:
+def _decode_one(system: LoadedSystem, inputs: list[dict[str, Tensor]], index: int) -> Tensor:
     return system.decode(inputs[index])

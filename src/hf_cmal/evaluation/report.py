@@ -1,68 +1,38 @@
-"""Result JSON files to tables: the one a run prints, and docs/results.md.
+"""Result JSON files to pages: docs/results.md with its figures, and the table of the README.
 
 No number is typed by hand: every cell comes from a file that an evaluation wrote. Results of several seeds
 become mean and spread. It measures nothing.
 """
 
 import json
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-COLUMNS = {
-    "bleu": "BLEU",
-    "gleu": "GLEU",
-    "chrf": "chrF",
-    "cider": "CIDEr",
-    "bleu_4": "BLEU-4",
-    "rouge_l": "ROUGE-L",
-    "repetition_rate": "repeated",
-    "length_accuracy": "length right",
-    "latency_ms": "ms",
-    "speedup": "speed-up",
+from hf_cmal.evaluation.gap import gap_table
+from hf_cmal.evaluation.plots import figure_names, write_figures
+from hf_cmal.evaluation.repeated_words import sentences_table
+from hf_cmal.evaluation.tables import column_title, result_table, seeds
+
+HEADLINE = "multi30k/results"
+FIGURES = "figures"  # in docs/
+# kind of figure -> its part of a result, alternative text, caption, what the caption says of several seeds
+CAPTIONS = {
+    "length": (
+        "by_source_length",
+        "{score} of every system by length of the source",
+        "Sources by their number of subwords, without the end of the sentence; every bucket is scored as a "
+        "corpus of its own.",
+        "Mean and range",
+    ),
+    "curves": (
+        "curves",
+        "Reward while training and {score} on the validation split, against updates",
+        "Training: the mean reward of the sampled sentences, and the score on the validation split.",
+        "A line for each",
+    ),
 }
-HEADLINE = "multi30k/short/results"
 README_BEGIN, README_END = "<!-- results: begin -->", "<!-- results: end -->"
-AS_PERCENT = ("repetition_rate", "length_accuracy")
-
-
-def result_table(*results: Mapping[str, Any]) -> str:
-    """A Markdown table of one run, or of several that differ in the seed (mean and range).
-
-    Args:
-        results: as `evaluate_systems` gives them, with `seed`; all of the same task, split and systems.
-    """
-    first = results[0]
-    columns = [name for name in COLUMNS if any(name in system for system in first["systems"].values())]
-    lines = [
-        f"{first['task']}, {first['split']} split, {first['rows']} inputs, "
-        + (
-            f"seed {first['seed']}"
-            if len(results) == 1
-            else f"seeds {', '.join(str(r['seed']) for r in results)}"
-        ),
-        "",
-        "| system | " + " | ".join(COLUMNS[name] for name in columns) + " |",
-        "|---|" + "---:|" * len(columns),
-    ]
-    for name in first["systems"]:
-        cells = [_cell(column, [r["systems"][name].get(column) for r in results]) for column in columns]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _cell(column: str, values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return "-"
-    if column in AS_PERCENT:
-        return f"{100 * statistics.fmean(known):.1f} %"
-    digits = 3 if column in ("cider", "rouge_l", "bleu_4") else 1
-    mean = f"{statistics.fmean(known):.{digits}f}"
-    if len(known) > 1 and column not in ("latency_ms", "speedup"):
-        mean += f" ({min(known):.{digits}f}-{max(known):.{digits}f})"
-    return mean + (" x" if column == "speedup" else "")
 
 
 def examples_text(examples: Sequence[Mapping[str, Any]]) -> str:
@@ -96,13 +66,20 @@ def results_page(folders: Mapping[str, Path]) -> str:
     ]
     for title, folder in folders.items():
         results = read_results(folder)
-        parts += ["", f"## {title}", "", *(_section(results) if results else ["Not run."])]
+        parts += ["", f"## {title}", "", *(_section(results, title) if results else ["Not run."])]
     return "\n".join(parts) + "\n"
 
 
-def _section(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    first = results[0]
-    parts = [result_table(*results), "", signatures(first)]
+def _section(results: Sequence[Mapping[str, Any]], title: str) -> list[str]:
+    gap = gap_table(results)
+    parts = [result_table(*results), ""]
+    if gap is not None:
+        parts += [gap, ""]
+    return [*parts, *_settings(results[0]), *_figures(results, title), *_own_sentences(results)]
+
+
+def _settings(first: Mapping[str, Any]) -> list[str]:
+    parts = [signatures(first)]
     if "latency" in first:
         latency = first["latency"]
         parts.append(
@@ -114,6 +91,29 @@ def _section(results: Sequence[Mapping[str, Any]]) -> list[str]:
     hardware = first["hardware"]
     parts.append(f"- run on {hardware['processor']}, {hardware['cpus']} CPUs; {versions}")
     return parts
+
+
+def _figures(results: Sequence[Mapping[str, Any]], title: str) -> list[str]:
+    parts = []
+    for kind, name in figure_names(results, title).items():
+        key, alternative, caption, several = CAPTIONS[kind]
+        drawn = [result for result in results if key in result]
+        if len(drawn) > 1:
+            caption += f" {several} of {seeds(drawn)}."
+        score = column_title(results[0]["main_score"])
+        parts += ["", f"![{alternative.format(score=score)}]({FIGURES}/{name})", "", caption]
+    return parts
+
+
+def _own_sentences(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    for result in results:
+        if "own_sources" in result:
+            introduction = (
+                f"Sentences written for this page, {seeds([result])}; a word that repeats the one before it "
+                "is bold."
+            )
+            return ["", introduction, "", sentences_table(result["own_sources"])]
+    return []
 
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
@@ -142,9 +142,17 @@ def readme_with_results(readme: str, results: Sequence[Mapping[str, Any]]) -> st
 
 
 def write_pages(root: Path) -> None:
-    """Writes docs/results.md and the README's table anew from the result files of a clone."""
+    """Writes docs/results.md, its figures and the README's table anew from the result files of a clone.
+
+    Raises:
+        ImportError: there are figures to draw and matplotlib is not installed; then no page is changed.
+    """
     recipes, readme = root / "recipes", root / "README.md"
-    page = results_page(result_folders(recipes))
+    folders = result_folders(recipes)
+    for title, folder in folders.items():
+        if results := read_results(folder):
+            write_figures(results, title, root / "docs" / FIGURES)
+    page = results_page(folders)
     headline = readme_with_results(readme.read_text(encoding="utf-8"), read_results(recipes / HEADLINE))
     (root / "docs" / "results.md").write_text(page, encoding="utf-8")
     readme.write_text(headline, encoding="utf-8")

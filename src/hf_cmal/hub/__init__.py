@@ -1,1 +1,2 @@
-"""A finished folder goes to the Hub (`push.py`) with a card that its evaluation wrote (`model_card.py`)."""
+"""A trained folder becomes a release (`release.py`) with a card from its evaluation (`model_card.py`);
+a finished folder goes to the Hub (`push.py`)."""

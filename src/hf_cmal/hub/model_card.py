@@ -1,8 +1,8 @@
 """The README.md of a Hub repository, written from the result JSON of an evaluation.
 
 Every number on the card, in its table and in its model-index, is read from the result; what was not measured
-is not on the card. It does not evaluate. Whether the Hub accepts the card is asked of the Hub
-(`huggingface_hub.ModelCard(text).validate()`), which needs the network.
+is not on the card. The prose is in `card_sections.py`. It does not evaluate. Whether the Hub accepts the card
+is asked of the Hub (`huggingface_hub.ModelCard(text).validate()`), which needs the network.
 """
 
 import json
@@ -12,10 +12,15 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from hf_cmal.hub import card_sections
+from hf_cmal.hub.licences import APACHE_2, License
+from hf_cmal.hub.training_data import TrainingData, training_data
+
 # Key in the result -> (metric id of the Hub, name on the card, key of the signature), in the table's order.
 METRICS = {
     "bleu": ("bleu", "BLEU", "bleu_signature"),
     "bleu_tokenised": ("bleu", "tokenised BLEU", "bleu_tokenised_signature"),
+    "gleu": ("google_bleu", "GLEU", "gleu_signature"),
     "chrf": ("chrf", "chrF", "chrf_signature"),
     "cider": ("cider", "CIDEr", "cider_signature"),
     "bleu_1": ("bleu", "BLEU-1", "bleu_signature"),
@@ -27,20 +32,10 @@ METRICS = {
 # Columns of the table without a signature: the line below it says how the times were measured.
 LATENCY = {"latency_ms": "latency (ms)", "speedup": "speed-up"}
 
-TRANSLATION_USAGE = """\
-from transformers import pipeline
-
-translate = pipeline("nag-translation", model="{repo_id}", trust_remote_code=True)
-print(translate("{example}"))"""
-CAPTIONING_USAGE = """\
-from transformers import AutoModelForImageTextToText, AutoTokenizer
-
-model = AutoModelForImageTextToText.from_pretrained("{repo_id}", trust_remote_code=True)
-tokenizer = AutoTokenizer.from_pretrained("{repo_id}", trust_remote_code=True)
-# features: [pictures, vectors per picture, model.config.feature_size]
-print(tokenizer.batch_decode(model.generate(features=features), skip_special_tokens=True))"""
-# Task in the result -> (task id of the Hub, usage).
-TASKS = {"translation": ("translation", TRANSLATION_USAGE), "captioning": ("image-to-text", CAPTIONING_USAGE)}
+# Task in the result -> task id of the Hub.
+TASKS = {"translation": "translation", "captioning": "image-to-text"}
+TAGS = {"student": "non-autoregressive", "teacher": "autoregressive"}
+EXAMPLE = "A man is standing on a ladder."
 
 
 def model_card(
@@ -48,26 +43,35 @@ def model_card(
     *,
     repo_id: str,
     system: str,
-    dataset: str,
+    dataset: str | TrainingData,
     languages: Sequence[str],
-    license: str = "apache-2.0",
+    license: License = APACHE_2,
+    domain: str | None = None,
     base_model: str | None = None,
-    example: str = "A man is standing on a ladder.",
+    example: str = EXAMPLE,
+    recipe: Mapping[str, Any] | None = None,
+    files: str | None = None,
+    notes: str | None = None,
 ) -> str:
     """The text of a model card: front matter with model-index, usage, and a table of the evaluated systems.
 
     Args:
         result: what `evaluate` wrote (keys `task`, `split`, `systems`, ...), or the path of its JSON file.
-        repo_id: "owner/name", as in the usage lines.
+        repo_id: "owner/name", or a path of the folder, as in the usage lines.
         system: which of the result's systems the repository holds; the others are its company in the table.
-        dataset: id on the Hub ("owner/name"), or a plain name.
+        dataset: a name of `TRAINING_DATA`, or what a data set that is not in it has to say.
         languages: codes of the languages, the source's first.
-        license: an identifier of the Hub.
+        license: of the weights.
+        domain: kind of text that the model was trained on, a few words, e.g. "image descriptions".
         base_model: Hub id of the teacher, if it is there.
         example: the sentence in the usage of a translator.
+        recipe: resolved recipe of the stage that trained the model; None leaves out what only it knows.
+        files: what the folder holds and how it is stored; None: no such section.
+        notes: whatever else has to be said; None: no such section.
 
     Raises:
-        ValueError: unknown task or system, a system without metric, or a metric without its signature.
+        ValueError: unknown task, system, data set or stage, a system without metric, or a metric without its
+            signature.
 
     Example:
 
@@ -75,40 +79,42 @@ def model_card(
     >>> from hf_cmal import model_card, push_to_hub
 
     >>> card = model_card(
-    ...     "recipes/toy/results/translation.json",
+    ...     "recipes/toy/translation/results/seed1.json",
     ...     repo_id="me/toy-nat",
-    ...     system="cmal",
+    ...     system="nat_cmal_ca",
     ...     dataset="toy",
     ...     languages=["en", "de"],
     ... )
     >>> push_to_hub("outputs/student", "me/toy-nat", card=card)
     ```
     """
-    if not isinstance(result, Mapping):
-        result = json.loads(Path(result).read_text(encoding="utf-8"))
-    if result["task"] not in TASKS:
-        raise ValueError(f"The result's task is {result['task']!r}; legal values: {', '.join(TASKS)}")
-    if system not in result["systems"]:
-        raise ValueError(f"system is {system!r}; the result has {', '.join(result['systems'])}")
-    task_id, usage = TASKS[result["task"]]
-    scores = result["systems"][system]
+    result = read_result(result, system)
+    task, scores, data = result["task"], result["systems"][system], training_data(dataset)
+    if recipe is not None and recipe.get("stage") not in card_sections.STAGES:
+        raise ValueError(
+            f"The recipe's stage is {recipe.get('stage')!r}; a stage that trains a model is one of "
+            f"{', '.join(card_sections.STAGES)}"
+        )
     metrics = _measured(system, scores)
-    name = repo_id.split("/")[-1]
+    name = repo_id.rstrip("/").split("/")[-1]
     front_matter = ModelCardData(
         model_name=name,
         language=list(languages),
-        license=license,
+        license=license.identifier,
+        license_name=license.name,
+        license_link="LICENSE" if license.name else None,
         library_name="transformers",
-        pipeline_tag=task_id,
-        tags=["non-autoregressive", "cmal"],
+        pipeline_tag=TASKS[task],
+        tags=[TAGS[scores["kind"]], "hf_cmal", *(["cmal"] if recipe and recipe["stage"] == "cmal" else [])],
         metrics=sorted({METRICS[key][0] for key in metrics}),
-        datasets=[dataset] if "/" in dataset else None,
+        datasets=[data.identifier] if "/" in data.identifier else None,
         base_model=base_model,
+        domain=domain,
         eval_results=[
             EvalResult(
-                task_type=task_id,
-                dataset_type=dataset,
-                dataset_name=dataset,
+                task_type=TASKS[task],
+                dataset_type=data.identifier,
+                dataset_name=data.name,
                 dataset_split=result["split"],
                 metric_type=METRICS[key][0],
                 metric_name=METRICS[key][1],
@@ -118,29 +124,50 @@ def model_card(
             for key in metrics
         ],
     )
-    return f"""---
-{front_matter.to_yaml()}
----
+    results = "\n\n".join(
+        [
+            f"{result['rows']} rows of {data.name}, split {result['split']}. "
+            f"This repository holds **{system}**.",
+            _table(result, system, metrics),
+            _footnotes(result, scores, metrics),
+        ]
+    )
+    sections = {
+        "Use": card_sections.usage(task, scores["kind"], repo_id=repo_id, example=example),
+        "Results": results,
+        "Intended use and limits": card_sections.limits(
+            task, scores, license=license, data=data, domain=domain
+        ),
+        "How it was trained": card_sections.training(recipe, data),
+        "Files": files,
+        "Notes": notes,
+        "Licence": card_sections.licence(license, data),
+        "Citation": card_sections.citation(data),
+    }
+    parts = [f"# {name}", card_sections.introduction(task, scores["kind"], languages, domain)]
+    parts += [f"## {heading}\n\n{text}" for heading, text in sections.items() if text]
+    return f"---\n{front_matter.to_yaml()}\n---\n\n" + "\n\n".join(parts) + "\n"
 
-# {name}
 
-A non-autoregressive Transformer: it writes its whole output in one decoder call. It was trained with
-counterfactuals-critical multi-agent learning (CMAL) by the package hf_cmal, which is not needed to use it.
+def read_result(result: Mapping[str, Any] | str | Path, system: str) -> Mapping[str, Any]:
+    """The result of an evaluation, from its file or as it is, with `system` among its systems.
 
-## Use
-
-```python
-{usage.format(repo_id=repo_id, example=example)}
-```
-
-## Results
-
-{result["rows"]} rows of {dataset}, split {result["split"]}. This repository holds **{system}**.
-
-{_table(result, system, metrics)}
-
-{_footnotes(result, scores, metrics)}
-"""
+    Raises:
+        ValueError: unknown task or system, or a system that does not say what it is.
+    """
+    if not isinstance(result, Mapping):
+        result = json.loads(Path(result).read_text(encoding="utf-8"))
+    if result.get("task") not in TASKS:
+        raise ValueError(f"The result's task is {result.get('task')!r}; legal values: {', '.join(TASKS)}")
+    if system not in result["systems"]:
+        raise ValueError(f"system is {system!r}; the result has {', '.join(result['systems'])}")
+    kind = result["systems"][system].get("kind")
+    if kind not in TAGS:
+        raise ValueError(
+            f"The kind of {system!r} is {kind!r}; legal values: {', '.join(TAGS)}. `hf-cmal evaluate` writes "
+            "it: run it again"
+        )
+    return result
 
 
 def _measured(system: str, scores: Mapping[str, Any]) -> list[str]:

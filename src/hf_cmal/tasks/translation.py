@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from transformers import (
     GenerationConfig,
     MarianConfig,
@@ -20,6 +20,7 @@ from hf_cmal.data.collators import StudentCollator, TeacherCollator
 from hf_cmal.data.columns import REFERENCES, SOURCE
 from hf_cmal.data.encoding import encode_translation
 from hf_cmal.data.parallel_text import load_parallel_text, load_translation_dataset, load_unlabeled_text
+from hf_cmal.data.skipped import SkippedDataWarning
 from hf_cmal.data.toy import toy_translation
 from hf_cmal.metrics.bleu import translation_scores
 from hf_cmal.rewards.base import package_version
@@ -27,6 +28,7 @@ from hf_cmal.rewards.text import word_gleu
 from hf_cmal.tasks.task import ModelOptions, Role, Task
 
 SPLITS = ("train", "validation", "test")
+MOST_HELD_OUT = 500  # pairs for a split that is not given, at most a twentieth of the training pairs
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,10 @@ class TranslationData:
     Attributes:
         toy_rows: rows of (train, validation, test, unlabeled) drawn from the toy world; empty: text files
             are read.
-        train, validation, test: [source file, target file, further target files ...] of each split.
+        train, validation, test: [source file, target file, further target files ...] of each split. Where
+            validation or test is empty, a part of the training pairs is held out for it.
         unlabeled: file of source sentences without translation, for Sec. 4.6.
+        unlabeled_rows: the last so many training pairs lose their translations and count as unlabeled.
         dataset, dataset_name: instead of files, an id or folder that `datasets` loads, and its configuration.
         source_column, target_column: languages (or columns) of that dataset.
         max_train_rows: only the first so many training pairs.
@@ -50,6 +54,7 @@ class TranslationData:
     validation: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
     unlabeled: str | None = None
+    unlabeled_rows: int = 0
     dataset: str | None = None
     dataset_name: str | None = None
     source_column: str = "en"
@@ -69,34 +74,79 @@ def load(data: TranslationData) -> dict[str, Dataset]:
     """The splits of a recipe's data."""
     if data.toy_rows:
         return _load_toy(data)
-    splits = {}
+    splits = {name: _read_split(data, name) for name in SPLITS if name == "train" or _is_given(data, name)}
     for name in SPLITS:
-        if data.dataset is not None:
-            splits[name] = load_translation_dataset(
-                data.dataset,
-                split=name,
-                source_column=data.source_column,
-                target_column=data.target_column,
-                name=data.dataset_name,
-            )
-            continue
-        files = getattr(data, name)
-        if len(files) < 2:
-            raise ValueError(
-                f"data.{name} is {list(files)}; give [source file, target file], a dataset, "
-                "or toy_rows for the toy world"
-            )
-        splits[name] = load_parallel_text(files[0], list(files[1:]))
+        if name not in splits:
+            splits["train"], splits[name] = _hold_out(splits["train"], name)
     if data.max_train_rows is not None and data.max_train_rows < len(splits["train"]):
         warnings.warn(
             f"max_train_rows={data.max_train_rows}: the other {len(splits['train']) - data.max_train_rows} "
             "training pairs are left out",
+            SkippedDataWarning,
             stacklevel=2,
         )
         splits["train"] = splits["train"].select(range(data.max_train_rows))
+    unlabeled = []
+    if data.unlabeled_rows:
+        splits["train"], without = _take_translations_away(splits["train"], data.unlabeled_rows)
+        unlabeled.append(without)
     if data.unlabeled is not None:
-        splits["unlabeled"] = load_unlabeled_text(data.unlabeled)
+        unlabeled.append(load_unlabeled_text(data.unlabeled))
+    if unlabeled:
+        splits["unlabeled"] = concatenate_datasets(unlabeled)
     return splits
+
+
+def _is_given(data: TranslationData, split: str) -> bool:
+    return data.dataset is not None or bool(getattr(data, split))
+
+
+def _read_split(data: TranslationData, split: str) -> Dataset:
+    if data.dataset is not None:
+        return load_translation_dataset(
+            data.dataset,
+            split=split,
+            source_column=data.source_column,
+            target_column=data.target_column,
+            name=data.dataset_name,
+        )
+    files = getattr(data, split)
+    if len(files) < 2:
+        raise ValueError(
+            f"data.{split} is {list(files)}; give [source file, target file], a dataset, "
+            "or toy_rows for the toy world"
+        )
+    return load_parallel_text(files[0], list(files[1:]))
+
+
+def _hold_out(train: Dataset, split: str) -> tuple[Dataset, Dataset]:
+    """The same rows at every stage: they depend on the number of pairs alone."""
+    rows = min(MOST_HELD_OUT, len(train) // 20)
+    if rows < 1:
+        raise ValueError(
+            f"data.{split} is empty and {len(train)} training pairs are too few to hold some out; give "
+            f"data.{split}=[source file, target file]"
+        )
+    warnings.warn(
+        f"data.{split} is empty: {rows} of {len(train)} training pairs are held out for it",
+        SkippedDataWarning,
+        stacklevel=3,
+    )
+    parts = train.train_test_split(test_size=rows, seed=0)
+    return parts["train"], parts["test"]
+
+
+def _take_translations_away(train: Dataset, rows: int) -> tuple[Dataset, Dataset]:
+    if not 0 < rows < len(train):
+        raise ValueError(
+            f"data.unlabeled_rows is {rows}, but there are {len(train)} training pairs; give a number "
+            "between, so that pairs are left for the rewards"
+        )
+    labeled = len(train) - rows
+    without = train.select(range(labeled, len(train))).map(
+        lambda batch: {REFERENCES: [[] for _ in batch[REFERENCES]]}, batched=True, features=train.features
+    )
+    return train.select(range(labeled)), without
 
 
 def _load_toy(data: TranslationData) -> dict[str, Dataset]:

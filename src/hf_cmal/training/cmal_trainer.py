@@ -94,7 +94,9 @@ class CmalTrainer(SequenceTrainer):
     ) -> Tensor | tuple[Tensor, Any]:
         outputs = model(**model_inputs(inputs))
         logits = self.model.suppress_tokens(outputs.logits.float())
-        log_probs = (logits / self.args.temperature).log_softmax(-1)
+        if self.args.temperature != 1.0:  # each pass over [B,N,V] costs
+            logits = logits / self.args.temperature
+        log_probs = logits.log_softmax(-1)
         agent_mask = outputs.agent_mask
 
         bound = self.reward.bind(
@@ -149,10 +151,11 @@ class CmalTrainer(SequenceTrainer):
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         self._update_estimator()
-        super()._save_checkpoint(*args, **kwargs)
         if self.args.should_save and isinstance(self.estimator, StatefulEstimator):
             folder = Path(self._get_output_dir(trial=None)) / f"checkpoint-{self.state.global_step}"
+            folder.mkdir(parents=True, exist_ok=True)  # before the file that makes the checkpoint whole
             (folder / ESTIMATOR_STATE).write_text(json.dumps(self.estimator.state_dict()))
+        super()._save_checkpoint(*args, **kwargs)
 
     def _load_from_checkpoint(
         self, resume_from_checkpoint: str, model: torch.nn.Module | None = None
@@ -176,17 +179,19 @@ class CmalTrainer(SequenceTrainer):
         self._step_rewards.append(float(sampled.mean()))
         samples = proposals.actions[:, : proposals.num_samples].flatten(0, 1)
         alive = proposals.alive.flatten(0, 1)
-        greedy = log_probs.argmax(-1)
-        greedy_length = alive_mask(greedy, agent_mask, self.eos_token_id).sum(-1)
-        entropy = -(log_probs.exp() * log_probs.masked_fill(log_probs == -torch.inf, 0.0)).sum(-1)
+        decoded = agent_mask
+        if self.eos_token_id is not None:
+            decoded = alive_mask(log_probs.argmax(-1), agent_mask, self.eos_token_id)
+        # The entropy is the mean of -log pi(u) over samples u: no further pass over [B,N,V].
+        chosen = log_probs.gather(-1, proposals.actions[:, : proposals.num_samples].transpose(1, 2))
         self.record(
             {
                 "reward": sampled.mean(),
                 "reward_std": sampled.std(unbiased=False),
                 f"rewards/{self.reward.name}/mean": sampled.mean(),
-                "entropy": entropy[agent_mask].mean(),
+                "entropy": -chosen[agent_mask].mean(),
                 "completions/mean_length": alive.sum(-1).float().mean(),
-                "completions/greedy_length": greedy_length.float().mean(),
+                "completions/greedy_length": decoded.sum(-1).float().mean(),
                 "repetition_rate": repetition_rate(samples, alive),
                 **stats,
             }

@@ -26,6 +26,7 @@ from tqdm.auto import tqdm
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_cmal.data.columns import LABELS, REFERENCE_IDS, SOURCE
+from hf_cmal.data.skipped import SkippedDataWarning
 from hf_cmal.evaluation.loading import is_student
 from hf_cmal.training.pseudo_targets import (
     ShardWriter,
@@ -238,11 +239,13 @@ def _warn_of(empty: int, cut: int, written: int, folder: Path) -> None:
     if empty:
         warnings.warn(
             f"the teacher wrote nothing for {empty} of {written} rows (kept as empty strings in {folder})",
+            SkippedDataWarning,
             stacklevel=3,
         )
     if cut:
         warnings.warn(
             f"{cut} of {written} pseudo-targets in {folder} reach the decoding limit: probably cut",
+            SkippedDataWarning,
             stacklevel=3,
         )
 

@@ -21,6 +21,7 @@ import numpy as np
 from datasets import Dataset
 
 from hf_cmal.data.columns import REFERENCES, TARGET
+from hf_cmal.data.skipped import SkippedDataWarning
 
 MANIFEST = "manifest.json"
 _SHARD_NAME = re.compile(r"shard-(\d{5})-of-(\d{5})\.jsonl")
@@ -85,6 +86,7 @@ def _fill_target_column(
         warnings.warn(
             f"the teacher wrote nothing for {len(empty)} of {len(dataset)} rows in {folder}: "
             f"{len(empty) - len(left_out)} train on their first reference, {len(left_out)} are left out",
+            SkippedDataWarning,
             stacklevel=3,
         )
     rows = dataset.remove_columns(TARGET) if TARGET in dataset.column_names else dataset

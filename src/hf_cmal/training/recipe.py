@@ -85,8 +85,8 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: an unknown stage, task or key, or a value of the wrong type; the message names the file,
-            the key and the legal values.
+        ValueError: an unknown stage, task or key, a value of the wrong type, or none where the recipe has
+            `???`; the message names the file, the key and the legal values.
     """
     path = Path(path)
     if not path.is_file():
@@ -95,6 +95,9 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         )
     try:
         merged = OmegaConf.merge(_with_base(path), _dotlist(overrides))
+        if missing := sorted(OmegaConf.missing_keys(merged)):
+            words = " ".join(f"{key}=..." for key in missing)
+            raise ValueError(f"{path}: {' and '.join(missing)} must be given; add {words}")
         OmegaConf.resolve(merged)
         plain = OmegaConf.to_container(merged)
     except (OmegaConfBaseException, YAMLError) as error:

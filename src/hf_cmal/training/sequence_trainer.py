@@ -45,6 +45,14 @@ class SequenceTrainer(Seq2SeqTrainer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if (
+            self.args.device.type == "cpu"
+            and self.args.bf16
+            and self.model.config._attn_implementation == "sdpa"
+        ):
+            # On CPUs the backward pass of PyTorch's fused attention takes several times as long in bf16 as the
+            # same sums written out (docs/decisions.md).
+            self.model.set_attn_implementation("eager")
         self.step_tokens = 0
         self.step_inputs = 0
         self._sums: dict[str, float] = defaultdict(float)

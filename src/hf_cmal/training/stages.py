@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -23,10 +24,10 @@ from transformers import (
     PreTrainedTokenizerBase,
     set_seed,
 )
-from transformers.trainer_utils import get_last_checkpoint
 
 from hf_cmal.data.columns import FEATURES, INPUT_IDS, REFERENCES, SOURCE
 from hf_cmal.data.encoding import one_row_per_reference
+from hf_cmal.data.skipped import collect_skipped
 from hf_cmal.data.statistics import list_lengths
 from hf_cmal.data.tokenizer import train_tokenizer
 from hf_cmal.evaluation.evaluate import evaluate_systems
@@ -34,11 +35,13 @@ from hf_cmal.evaluation.loading import check_positions, load_model, load_tokeniz
 from hf_cmal.evaluation.scoring import score_tokens
 from hf_cmal.models.nag.modeling_nag import NagForCaptioning, NagForTranslation
 from hf_cmal.tasks import Task, get_task
+from hf_cmal.training.checkpoints import last_complete_checkpoint
 from hf_cmal.training.cmal_trainer import CmalTrainer
 from hf_cmal.training.distillation import distill
 from hf_cmal.training.pseudo_targets import load_pseudo_targets
 from hf_cmal.training.recipe import RESOLVED_RECIPE, TRAINING_ARGUMENTS, Recipe, load_recipe, save_recipe
 from hf_cmal.training.sequence_trainer import SequenceTrainer
+from hf_cmal.training.stage_report import read_stage_reports, write_stage_report
 from hf_cmal.training.weight_init import init_student_from_teacher, student_config_from_teacher
 from hf_cmal.training.xe_trainer import XeTrainer
 
@@ -59,10 +62,16 @@ def run_stage(recipe: Recipe) -> None:
     Raises:
         ValueError: a training stage's folder holds a run of another recipe; the message names the difference.
     """
+    state = _processes(recipe)
     if recipe.stage in TRAINING_ARGUMENTS:
-        with _processes(recipe).main_process_first():
+        with state.main_process_first():
             _claim_folder(recipe)
-    STAGE_FUNCTIONS[recipe.stage](recipe)
+    start = time.perf_counter()
+    with collect_skipped() as skipped:
+        STAGE_FUNCTIONS[recipe.stage](recipe)
+    if state.is_main_process:
+        seconds = time.perf_counter() - start
+        write_stage_report(recipe.output_dir, stage=recipe.stage, seconds=seconds, skipped=skipped)
 
 
 def train_teacher(recipe: Recipe) -> None:
@@ -162,7 +171,8 @@ def evaluate(recipe: Recipe) -> None:
         device=_processes(recipe).device,
     )  # fmt: skip
     folder = save_recipe(recipe, recipe.output_dir).parent
-    for name, content in (("result", {"seed": recipe.seed, **result}), ("examples", examples)):
+    result = {"seed": recipe.seed, **result, "stages": read_stage_reports(recipe.root)}
+    for name, content in (("result", result), ("examples", examples)):
         (folder / f"{name}.json").write_text(
             json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
         )
@@ -210,7 +220,7 @@ def _train(
         compute_metrics=_metrics_function(task, tokenizer, validation),
         **trainer_options,
     )
-    trainer.train(resume_from_checkpoint=get_last_checkpoint(recipe.output_dir))
+    trainer.train(resume_from_checkpoint=last_complete_checkpoint(recipe.output_dir))
     trainer.save_model()
     trainer.save_state()
 
@@ -236,8 +246,9 @@ def _claim_folder(recipe: Recipe) -> None:
         earlier = load_recipe(folder / RESOLVED_RECIPE)
         changed = [name for name in DECISIVE if getattr(earlier, name) != getattr(recipe, name)]
         if not changed:
+            last_complete_checkpoint(folder, remove_torn=True)
             return
-        if get_last_checkpoint(str(folder)) is not None or (folder / "config.json").is_file():
+        if last_complete_checkpoint(folder) is not None or (folder / "config.json").is_file():
             name = changed[0]
             raise ValueError(
                 f"{folder} holds a model of a recipe with {name} = {getattr(earlier, name)!r}, now it is "
