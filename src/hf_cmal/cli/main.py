@@ -1,9 +1,9 @@
 """`hf-cmal`: the package's jobs as commands.
 
 `translate` turns sentences into another language; `train`, `distill` and `evaluate` run a recipe, `run` all
-recipes of a ladder; `demo` shows both on small things. A mistake of the user ends in one line on stderr and
-exit code 2, never in a traceback. The work itself is done by the rooms below; training is imported only by
-the commands that train.
+recipes of a ladder; `publish` lays a model out for the Hub; `demo` shows what there is on small things. A
+mistake of the user ends in one line on stderr and exit code 2, never in a traceback. The work itself is done
+by the rooms below; training is imported only by the commands that train.
 """
 
 import argparse
@@ -78,6 +78,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     ladder.set_defaults(run=_run_ladder)
 
+    publish = commands.add_parser("publish", help="lay a trained folder out as the Hub repository it becomes")
+    publish.add_argument("folder", help="a trained model, e.g. outputs/multi30k/06_cmal_ca_seed1")
+    publish.add_argument("output", help="folder to write; its name is the model's")
+    publish.add_argument("--result", required=True, metavar="FILE", help="result.json of its evaluation")
+    publish.add_argument("--system", required=True, help="its name in the result")
+    publish.add_argument("--dataset", required=True, help="what it learned from, e.g. bentrevett/multi30k")
+    publish.add_argument("--languages", required=True, nargs="+", help="codes, the source's first")
+    publish.add_argument("--license", required=True, help="apache-2.0 or non-commercial-research")
+    publish.add_argument("--domain", required=True, help="kind of text, e.g. 'image descriptions'")
+    publish.add_argument("--base-model", help="Hub id of the teacher, if it is there")
+    publish.set_defaults(run=_publish)
+
     demo = commands.add_parser(
         "demo", help="translate a few sentences, then train and measure the toy ladder of both tasks"
     )
@@ -123,6 +135,22 @@ def _run_ladder(options: argparse.Namespace) -> None:
     from hf_cmal.cli.run import run
 
     run(options.ladder, options.overrides)
+
+
+def _publish(options: argparse.Namespace) -> None:
+    from hf_cmal.cli.publish import publish
+
+    publish(
+        options.folder,
+        options.output,
+        result=options.result,
+        system=options.system,
+        dataset=options.dataset,
+        languages=options.languages,
+        license=options.license,
+        domain=options.domain,
+        base_model=options.base_model,
+    )
 
 
 def _demo(options: argparse.Namespace) -> None:

@@ -1,9 +1,9 @@
 """Joint actions to rewards: the numbers that CMAL maximises (Sec. 4.2, the team reward).
 
-Reading order: `base.py` (what a reward is), `gleu.py`, `bleu.py`, `cider.py` (options and definitions),
-`text.py` (any function on strings), `references.py` and `bound.py` (a batch), `tables.py` and `ngrams.py`
-(the kernels). A new reward is one file and one line in REWARDS; one outside this package is named by a dotted
-path. Reported scores are in `metrics`.
+Reading order: `base.py` (what a reward is), `gleu.py`, `bleu.py`, `cider.py`, `repetition.py` (options and
+definitions), `mixture.py` (weighted sums), `text.py` (any function on strings), `references.py` and
+`bound.py` (a batch), `tables.py` and `ngrams.py` (the kernels). A new reward is one file and one line in
+REWARDS; one outside this package is named by a dotted path. Reported scores are in `metrics`.
 """
 
 import inspect
@@ -16,6 +16,8 @@ from hf_cmal.rewards.base import BoundReward, Reward, score_written_out
 from hf_cmal.rewards.bleu import BleuReward
 from hf_cmal.rewards.cider import CiderDReward, DocumentFrequencies
 from hf_cmal.rewards.gleu import GleuReward
+from hf_cmal.rewards.mixture import MixtureReward, parse_mixture
+from hf_cmal.rewards.repetition import RepetitionReward
 from hf_cmal.rewards.text import Decode, TextReward, word_gleu
 
 __all__ = [
@@ -24,7 +26,9 @@ __all__ = [
     "CiderDReward",
     "DocumentFrequencies",
     "GleuReward",
+    "MixtureReward",
     "REWARDS",
+    "RepetitionReward",
     "Reward",
     "TextReward",
     "get_reward",
@@ -36,6 +40,7 @@ REWARDS: dict[str, Callable[..., Reward]] = {
     "gleu": GleuReward,
     "cider-d": CiderDReward,
     "bleu": BleuReward,
+    "repetition": RepetitionReward,
 }
 
 
@@ -43,11 +48,12 @@ def get_reward(name: str, *, decode: Decode | None = None, **options: Any) -> Re
     """Makes a reward from its name and options.
 
     Args:
-        name: a key of REWARDS, or "package.module.attribute". The attribute is a class with `bind` (a reward
+        name: a key of REWARDS, or "package.module.attribute", or a weighted sum of such, e.g.
+            "gleu + 0.5 * repetition". The attribute is a class with `bind` (a reward
             of one's own), or a function (prompts, completions, **columns) -> list[float], which becomes a
             `TextReward`.
         decode: lists of token ids -> strings. A reward on strings needs it, the others are not given it.
-        **options: of that reward.
+        **options: of that reward; of a sum, each part is given those that it knows.
 
     Raises:
         ValueError: no reward of this name, or nothing at the dotted path.
@@ -55,24 +61,38 @@ def get_reward(name: str, *, decode: Decode | None = None, **options: Any) -> Re
 
     Example:
         >>> get_reward("gleu", max_order=3)
+        >>> get_reward("gleu + 0.5 * repetition")
         >>> get_reward("hf_cmal.rewards.text.word_gleu", decode=tokenizer.batch_decode)
     """
-    make = REWARDS[name] if name in REWARDS else _load(name)
-    parameters = inspect.signature(make).parameters
-    if decode is not None and "decode" in parameters:
-        options["decode"] = decode
-    known = [option for option in parameters if option not in ("function", "name")]
+    parts = [(weight, _maker(part)) for weight, part in parse_mixture(name)]
+    known = list(dict.fromkeys(option for _, make in parts for option in _options(make)))
     unknown = sorted(set(options) - set(known))
     if unknown:
-        raise TypeError(
-            f"the reward {name!r} has no option {unknown[0]!r}; its options: {', '.join(known) or 'none'}"
-        )
-    missing = [option for option in known if _is_required(parameters[option]) and option not in options]
+        legal = ", ".join(known) or "none"
+        raise TypeError(f"the reward {name!r} has no option {unknown[0]!r}; its options: {legal}")
+    if decode is not None:
+        options["decode"] = decode
+    made = [(weight, _make(name, make, options)) for weight, make in parts]
+    return made[0][1] if len(made) == 1 and made[0][0] == 1.0 else MixtureReward(made)
+
+
+def _make(name: str, make: Callable[..., Reward], options: dict[str, Any]) -> Reward:
+    parameters = _options(make)
+    missing = [option for option in parameters if _is_required(parameters[option]) and option not in options]
     if missing:
         raise TypeError(
-            f"the reward {name!r} needs the option {missing[0]!r}; its options: {', '.join(known)}"
+            f"the reward {name!r} needs the option {missing[0]!r}; its options: {', '.join(parameters)}"
         )
-    return make(**options)
+    return make(**{option: value for option, value in options.items() if option in parameters})
+
+
+def _maker(name: str) -> Callable[..., Reward]:
+    return REWARDS[name] if name in REWARDS else _load(name)
+
+
+def _options(make: Callable[..., Reward]) -> dict[str, inspect.Parameter]:
+    parameters = inspect.signature(make).parameters
+    return {option: value for option, value in parameters.items() if option not in ("function", "name")}
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:

@@ -1,8 +1,8 @@
 """An n-gram reward bound to the references of a batch: tensors in, kernels inside, tensors out.
 
-Shared by GLEU, BLEU and CIDEr-D, which differ only in the kernel that is named by `kind`. Actions and edits
-are moved to the CPU once per call and are never changed; rewards come back as float64 on the device of the
-actions.
+Shared by GLEU, BLEU, CIDEr-D and the repetition reward, which differ only in the kernel that is named by
+`kind`. Actions and edits are moved to the CPU once per call and are never changed; rewards come back as
+float64 on the device of the actions.
 """
 
 from collections.abc import Sequence
@@ -33,10 +33,11 @@ def _to_bool(mask: Tensor) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class BoundNgramReward:
-    """See `BoundReward`. `candidates` are the words of the references, eos among them where it counts."""
+    """See `BoundReward`. `candidates` are the words of the references, eos among them where it counts; None
+    where any word can change the reward."""
 
     binding: Binding
-    candidates: Tensor
+    candidates: Tensor | None
     other_is_exact: bool
 
     def _to_words(self, actions: Tensor) -> NDArray[np.int64]:
@@ -87,7 +88,7 @@ def bind_ngrams(
     documents: DocumentTable = NO_DOCUMENTS,
     sigma: float = 0.0,
 ) -> BoundNgramReward:
-    """Binds the kernel `kind` (GLEU, BLEU or CIDER_D of `tables.py`) to references; see `Reward.bind`."""
+    """Binds the kernel `kind`, one of those that `tables.py` numbers, to references; see `Reward.bind`."""
     if agent_mask.dim() != 2 or agent_mask.dtype != torch.bool:
         raise ValueError(f"agent_mask must be bool [B, N], got {agent_mask.dtype} {tuple(agent_mask.shape)}")
     if len(references) != agent_mask.shape[0]:

@@ -1,4 +1,5 @@
-"""The n-gram kernels: tries of references on token ids; GLEU, sentence BLEU and CIDEr-D of whole sentences.
+"""The n-gram kernels: tries of references on token ids; GLEU, sentence BLEU and CIDEr-D of whole
+sentences, and the share of repeated words.
 
 An n-gram is a node of a trie, kept in one open-addressing table whose key is (parent node, next word), both
 in full: keys are exact for word ids up to 2**31, nothing is hashed away. Every input of a batch has its own
@@ -17,6 +18,7 @@ from hf_cmal.rewards.tables import (
     BLEU,
     EMPTY,
     GLEU,
+    REPETITION,
     Binding,
     DocumentTable,
     Floats,
@@ -282,6 +284,15 @@ def _cider_d(length: int, b: int, bound: Binding, scratch: Scratch) -> float:
 
 
 @kernel
+def _repetition(length: int, scratch: Scratch) -> float:
+    repeated = 0
+    for i in range(1, length):
+        # OTHER is any word: not the same one twice
+        repeated += scratch.sentence[i] >= 0 and scratch.sentence[i] == scratch.sentence[i - 1]
+    return -repeated / max(length, 1)
+
+
+@kernel
 def _score_row(row: Ints, b: int, bound: Binding, scratch: Scratch) -> float:
     """Reads the sentence of one joint action, up to the first eos of an agent, and scores it."""
     length = 0
@@ -298,6 +309,8 @@ def _score_row(row: Ints, b: int, bound: Binding, scratch: Scratch) -> float:
         return _gleu(length, b, bound.references, bound.max_order, scratch)
     if bound.kind == BLEU:
         return _bleu(length, b, bound.references, bound.max_order, scratch)
+    if bound.kind == REPETITION:
+        return _repetition(length, scratch)
     return _cider_d(length, b, bound, scratch)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-GLEU, BLEU, CIDER_D = 0, 1, 2
+GLEU, BLEU, CIDER_D, REPETITION = 0, 1, 2, 3
 NO_EOS = -2  # no word is -2: everything negative is read as OTHER, -1
 EMPTY = -1
 
@@ -48,7 +48,7 @@ class ReferenceTable(NamedTuple):
 class Binding(NamedTuple):
     """All that a sentence of input b is scored by."""
 
-    kind: int  # GLEU, BLEU or CIDER_D
+    kind: int  # GLEU, BLEU, CIDER_D or REPETITION
     references: ReferenceTable
     documents: DocumentTable
     agent_mask: NDArray[np.bool_]  # [B, N]

@@ -23,6 +23,7 @@ from hf_cmal.models.nag.sequences_nag import alive_mask
 from hf_cmal.rewards import get_reward
 from hf_cmal.rewards.base import Reward
 from hf_cmal.rewards.cider import DocumentFrequencies
+from hf_cmal.rewards.mixture import parse_mixture
 from hf_cmal.sampling.proposals import Proposals
 from hf_cmal.training.arguments import CmalTrainingArguments
 from hf_cmal.training.sequence_trainer import SequenceTrainer, model_inputs, source_lengths
@@ -70,12 +71,12 @@ class CmalTrainer(SequenceTrainer):
         self._step_rewards: list[float] = []
 
     def _reward_from_arguments(self) -> Reward:
-        if self.args.reward != "cider-d":
-            return get_reward(self.args.reward, decode=self.decode)
-        frequencies = DocumentFrequencies.from_references(
-            self.train_dataset[REFERENCE_IDS], eos_token_id=self.eos_token_id
-        )
-        return get_reward("cider-d", document_frequencies=frequencies)
+        options: dict[str, Any] = {}
+        if any(name == "cider-d" for _, name in parse_mixture(self.args.reward)):
+            options["document_frequencies"] = DocumentFrequencies.from_references(
+                self.train_dataset[REFERENCE_IDS], eos_token_id=self.eos_token_id
+            )
+        return get_reward(self.args.reward, decode=self.decode, **options)
 
     # ---- one step ---
 

@@ -50,8 +50,8 @@ class SequenceTrainer(Seq2SeqTrainer):
             and self.args.bf16
             and self.model.config._attn_implementation == "sdpa"
         ):
-            # On CPUs the backward pass of PyTorch's fused attention takes several times as long in bf16 as the
-            # same sums written out (docs/decisions.md).
+            # On CPUs the backward pass of PyTorch's fused attention takes several times as long in bf16 as
+            # that of the same sums written out (docs/decisions.md).
             self.model.set_attn_implementation("eager")
         self.step_tokens = 0
         self.step_inputs = 0
