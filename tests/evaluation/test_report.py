@@ -92,6 +92,14 @@ def test_captions_name_the_seeds_that_the_figure_shows(tmp_path):
     assert "validation split. A line for each of seeds 1, 3.\n" in page
 
 
+def test_a_caption_names_no_seeds_where_the_figure_shows_one(tmp_path):
+    write_result(tmp_path, "seed1.json", seed=1)
+    write_result(tmp_path, "seed2.json", seed=2, **LENGTH)
+    page = results_page({"toy": tmp_path})
+    assert "figures/toy-length.png" in page
+    assert "Mean and range" not in page
+
+
 def test_a_result_without_lengths_and_curves_has_no_figures(tmp_path):
     write_result(tmp_path)
     assert "figures/" not in results_page({"toy": tmp_path})

@@ -123,7 +123,9 @@ def test_metrics_that_share_a_signature_print_it_once():
     assert card.data.eval_results[2].metric_args == {"signature": "bleu|n:1-4|smooth:coco"}
 
 
-@pytest.mark.parametrize("path", sorted(RECIPES.rglob("results/*.json")), ids=lambda path: str(path.parent))
+@pytest.mark.parametrize(
+    "path", sorted(RECIPES.rglob("results/*.json")), ids=lambda path: path.relative_to(RECIPES).as_posix()
+)
 def test_every_score_of_the_projects_results_has_a_place_on_the_card(path):
     result = json.loads(path.read_text())
     for scores in result["systems"].values():

@@ -301,6 +301,24 @@ def test_the_logged_numbers_are_means_over_the_samples(tmp_path):
     assert log["entropy"] == pytest.approx(sum(surprises) / len(surprises), rel=1e-5)
 
 
+@pytest.mark.parametrize("predicted", [False, True])
+def test_there_are_as_many_agents_as_the_reference_has_words_or_as_are_predicted(predicted, tmp_path):
+    """The predictor is made to say offset 1: one agent more than the source has positions, eos included."""
+    model = translator()
+    model.model.length_predictor.weight.data.zero_()
+    model.model.length_predictor.bias.data.zero_()
+    model.model.length_predictor.bias.data[4] = 1.0
+    rows = make_rows(model, 6)
+    watching, trainer = watched_step(
+        model, tmp_path, rows=rows, per_device_train_batch_size=6, predicted_lengths=predicted
+    )
+    references = sorted(len(row[0]) for row in rows["reference_ids"])
+    sources = sorted(len(ids) + 1 for ids in rows["input_ids"])
+    assert sorted(watching.agent_mask.sum(-1).tolist()) == (sources if predicted else references)
+    assert trainer.state.log_history[0]["length_accuracy"] == 0.0  # still that of the predictor
+    assert sources != references
+
+
 def test_length_accuracy_is_the_share_of_inputs_whose_length_the_predictor_gets_right(tmp_path):
     """The predictor is made to say offset 0: right for targets as long as the source with its eos."""
     model = translator()

@@ -79,6 +79,13 @@ class CmalTrainingArguments(SequenceTrainingArguments):
     temperature: float = field(
         default=1.0, metadata={"help": "of the policy that is sampled and differentiated"}
     )
+    predicted_lengths: bool = field(
+        default=False,
+        metadata={
+            "help": "as many agents as the length predictor says, as in decoding; False: as the first "
+            "reference has words (Sec. 6.1.2)"
+        },
+    )
     log_completions_steps: int | None = field(
         default=None, metadata={"help": "log a few decoded samples with their rewards every so many steps"}
     )

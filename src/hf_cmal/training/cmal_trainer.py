@@ -93,7 +93,7 @@ class CmalTrainer(SequenceTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor | tuple[Tensor, Any]:
-        outputs = model(**model_inputs(inputs))
+        outputs = model(**self._policy_inputs(inputs))
         logits = self.model.suppress_tokens(outputs.logits.float())
         if self.args.temperature != 1.0:  # each pass over [B,N,V] costs
             logits = logits / self.args.temperature
@@ -128,6 +128,11 @@ class CmalTrainer(SequenceTrainer):
         self._micro_step += 1
         loss = loss * self.args.world_size  # DistributedDataParallel averages gradients over ranks
         return (loss, outputs) if return_outputs else loss
+
+    def _policy_inputs(self, inputs: dict[str, Any]) -> dict[str, Tensor]:
+        """What the model reads. Without target lengths it has as many agents as it predicts."""
+        left_out = ("target_lengths",) if self.args.predicted_lengths else ()
+        return {name: value for name, value in model_inputs(inputs).items() if name not in left_out}
 
     def generator(self, device: torch.device) -> torch.Generator:
         """Seeded from (seed, step, micro-step, rank) alone, so a resumed run samples the same sentences."""
