@@ -67,26 +67,3 @@ def test_too_few_pairs_to_hold_some_out_are_an_error(files):
 def test_no_training_files_are_an_error(files):
     with pytest.raises(ValueError, match=r"data\.train is \[\]; give \[source file, target file\]"):
         load(TranslationData(validation=files("b", 2), test=files("c", 2)))
-
-
-def test_the_last_pairs_can_lose_their_translations_and_stand_beside_a_file_of_sources(files, tmp_path):
-    (tmp_path / "more").write_text("s more\n")
-    splits = load(
-        TranslationData(
-            train=files("a", 5), validation=files("b", 2), test=files("c", 2), unlabeled_rows=2,
-            unlabeled=str(tmp_path / "more"),
-        )
-    )  # fmt: skip
-    assert numbers(splits["train"]) == ["a0", "a1", "a2"]
-    assert all(splits["train"]["references"])
-    assert numbers(splits["unlabeled"]) == ["a3", "a4", "more"]
-    assert splits["unlabeled"]["references"][:] == [[], [], []]
-
-
-@pytest.mark.parametrize("rows", [-1, 5, 6])
-def test_some_pairs_have_to_keep_their_translations(rows, files):
-    data = TranslationData(
-        train=files("a", 5), validation=files("b", 2), test=files("c", 2), unlabeled_rows=rows
-    )
-    with pytest.raises(ValueError, match=f"data.unlabeled_rows is {rows}, but there are 5 training pairs"):
-        load(data)

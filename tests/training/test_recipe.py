@@ -314,7 +314,8 @@ def test_stages_read_what_earlier_stages_of_the_ladder_write(monkeypatch):
         written = {
             earlier.output_dir: earlier.stage
             for earlier_path, earlier in recipes.items()
-            if earlier_path.parent == path.parent and earlier_path.name < path.name
+            if (earlier_path.parent == path.parent and earlier_path.name < path.name)
+            or earlier_path.parent == path.parent.parent  # a ladder inside another builds on it
         }
         if path.parent.name == "own_teacher":
             written["outputs/teacher"] = "teacher_xe"

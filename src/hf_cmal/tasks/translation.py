@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from datasets import Dataset, concatenate_datasets
+from datasets import Dataset
 from transformers import (
     GenerationConfig,
     MarianConfig,
@@ -41,7 +41,6 @@ class TranslationData:
         train, validation, test: [source file, target file, further target files ...] of each split. Where
             validation or test is empty, a part of the training pairs is held out for it.
         unlabeled: file of source sentences without translation, for Sec. 4.6.
-        unlabeled_rows: the last so many training pairs lose their translations and count as unlabeled.
         dataset, dataset_name: instead of files, an id or folder that `datasets` loads, and its configuration.
         source_column, target_column: languages (or columns) of that dataset.
         max_train_rows: only the first so many training pairs.
@@ -54,7 +53,6 @@ class TranslationData:
     validation: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
     unlabeled: str | None = None
-    unlabeled_rows: int = 0
     dataset: str | None = None
     dataset_name: str | None = None
     source_column: str = "en"
@@ -86,14 +84,8 @@ def load(data: TranslationData) -> dict[str, Dataset]:
             stacklevel=2,
         )
         splits["train"] = splits["train"].select(range(data.max_train_rows))
-    unlabeled = []
-    if data.unlabeled_rows:
-        splits["train"], without = _take_translations_away(splits["train"], data.unlabeled_rows)
-        unlabeled.append(without)
     if data.unlabeled is not None:
-        unlabeled.append(load_unlabeled_text(data.unlabeled))
-    if unlabeled:
-        splits["unlabeled"] = concatenate_datasets(unlabeled)
+        splits["unlabeled"] = load_unlabeled_text(data.unlabeled)
     return splits
 
 
@@ -134,19 +126,6 @@ def _hold_out(train: Dataset, split: str) -> tuple[Dataset, Dataset]:
     )
     parts = train.train_test_split(test_size=rows, seed=0)
     return parts["train"], parts["test"]
-
-
-def _take_translations_away(train: Dataset, rows: int) -> tuple[Dataset, Dataset]:
-    if not 0 < rows < len(train):
-        raise ValueError(
-            f"data.unlabeled_rows is {rows}, but there are {len(train)} training pairs; give a number "
-            "between, so that pairs are left for the rewards"
-        )
-    labeled = len(train) - rows
-    without = train.select(range(labeled, len(train))).map(
-        lambda batch: {REFERENCES: [[] for _ in batch[REFERENCES]]}, batched=True, features=train.features
-    )
-    return train.select(range(labeled)), without
 
 
 def _load_toy(data: TranslationData) -> dict[str, Dataset]:
