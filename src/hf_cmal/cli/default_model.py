@@ -29,8 +29,8 @@ def find_model(given: str | None) -> str:
     folder = given or os.environ.get(MODEL_VARIABLE) or published(STUDENT)
     if not folder:
         raise ValueError(
-            f"no model: give --model FOLDER or a Hub id, or set {MODEL_VARIABLE}. A clone of the project has "
-            f"one in model_cards/{STUDENT}; `hf-cmal run recipes/multi30k` trains one on your own text"
+            f"no model: give --model FOLDER or a Hub id, or set {MODEL_VARIABLE} (a clone's "
+            f"model_cards/{STUDENT} is found by itself); `hf-cmal run recipes/multi30k` trains one"
         )
     return str(folder)
 
