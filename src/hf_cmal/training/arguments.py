@@ -36,8 +36,25 @@ class SequenceTrainingArguments(Seq2SeqTrainingArguments):
         metadata={"help": f"Secs. 5.1.2, 6.1.2: {', '.join(LEARNING_RATE_RULES)}; None: lr_scheduler_type"},
     )
 
+    average_decay: float | None = field(
+        default=None,
+        metadata={
+            "help": "evaluate and keep an exponential moving average of the weights, e.g. 0.995; None: the "
+            "weights themselves (Sec. 6.1.2 averages none)"
+        },
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.average_decay is not None and not 0.0 < self.average_decay < 1.0:
+            raise ValueError(
+                f"average_decay is {self.average_decay}; give a number between 0 and 1, e.g. 0.995, or None"
+            )
+        if self.average_decay is not None and self.load_best_model_at_end:
+            raise ValueError(
+                "average_decay and load_best_model_at_end are both set; the average at the end is kept: set "
+                "load_best_model_at_end to false"
+            )
         if self.remove_unused_columns:
             raise ValueError(
                 "remove_unused_columns=True would drop the references before the reward; leave it False"

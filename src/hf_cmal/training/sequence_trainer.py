@@ -7,6 +7,8 @@ It decides no loss: `XeTrainer` and `CmalTrainer` do.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +16,7 @@ from accelerate.utils import gather_object
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
-from transformers import Seq2SeqTrainer
+from transformers import Seq2SeqTrainer, TrainerCallback
 from transformers.trainer_utils import EvalLoopOutput
 
 from hf_cmal.data.columns import FEATURES, INPUT_IDS, LABELS
@@ -23,6 +25,7 @@ from hf_cmal.evaluation.loading import is_student
 from hf_cmal.training.arguments import SequenceTrainingArguments
 from hf_cmal.training.batching import EpochDataLoader, TokenBudgetBatchSampler
 from hf_cmal.training.schedules import learning_rate_factor
+from hf_cmal.training.weight_average import WeightAverage
 
 
 def model_inputs(inputs: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -53,6 +56,10 @@ class SequenceTrainer(Seq2SeqTrainer):
             # On CPUs the backward pass of PyTorch's fused attention takes several times as long in bf16 as
             # that of the same sums written out (docs/decisions.md).
             self.model.set_attn_implementation("eager")
+        self.average: WeightAverage | None = None
+        if self.args.average_decay is not None:
+            self.average = WeightAverage(self.model, decay=self.args.average_decay)
+            self.add_callback(_UpdateAverage(self.average))
         self.step_tokens = 0
         self.step_inputs = 0
         self._sums: dict[str, float] = defaultdict(float)
@@ -140,6 +147,31 @@ class SequenceTrainer(Seq2SeqTrainer):
             )
         return loss
 
+    # ---- the average of the weights ---
+
+    def averaged_weights(self) -> AbstractContextManager[None]:
+        """Inside, the model has the weights that are evaluated and kept."""
+        return nullcontext() if self.average is None else self.average.applied()
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        with self.averaged_weights():
+            return super().evaluate(*args, **kwargs)
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        if self.average is not None and self.args.should_save:
+            # before the file that makes the checkpoint whole
+            folder = Path(self._get_output_dir(trial=None)) / f"checkpoint-{self.state.global_step}"
+            folder.mkdir(parents=True, exist_ok=True)
+            self.average.save(folder)
+        super()._save_checkpoint(*args, **kwargs)
+
+    def _load_from_checkpoint(
+        self, resume_from_checkpoint: str, model: torch.nn.Module | None = None
+    ) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if self.average is not None:
+            self.average.load(resume_from_checkpoint)
+
     # ---- metrics ---
 
     def record(self, metrics: Mapping[str, float | Tensor]) -> None:
@@ -197,3 +229,13 @@ class SequenceTrainer(Seq2SeqTrainer):
         return torch.nn.functional.cross_entropy(
             outputs.logits.float().flatten(0, 1), inputs[LABELS].flatten(), ignore_index=-100
         )
+
+
+class _UpdateAverage(TrainerCallback):
+    """Tells the average of each optimizer step."""
+
+    def __init__(self, average: WeightAverage) -> None:
+        self.average = average
+
+    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+        self.average.update()

@@ -221,7 +221,8 @@ def _train(
         **trainer_options,
     )
     trainer.train(resume_from_checkpoint=last_complete_checkpoint(recipe.output_dir))
-    trainer.save_model()
+    with trainer.averaged_weights():
+        trainer.save_model()
     trainer.save_state()
 
 
