@@ -40,7 +40,7 @@ _LAZY = {
     # training
     "CmalTrainer": "hf_cmal.training.cmal_trainer",
     "CmalTrainingArguments": "hf_cmal.training.arguments",
-    "SequenceTrainingArguments": "hf_cmal.training.arguments",
+    "XeTrainingArguments": "hf_cmal.training.arguments",
     "XeTrainer": "hf_cmal.training.xe_trainer",
     "distill": "hf_cmal.training.distillation",
     "init_student_from_teacher": "hf_cmal.training.weight_init",

@@ -4,7 +4,7 @@ import pytest
 
 from hf_cmal.estimators import ESTIMATORS
 from hf_cmal.rewards import REWARDS
-from hf_cmal.training.arguments import CmalTrainingArguments, SequenceTrainingArguments
+from hf_cmal.training.arguments import CmalTrainingArguments, XeTrainingArguments
 from hf_cmal.training.cmal_trainer import CmalTrainer, estimator_from_arguments
 from tests.training.tiny import captioner, make_rows, make_trainer, teacher, translator
 
@@ -22,9 +22,9 @@ def test_the_defaults_are_those_of_the_paper(tmp_path):
 
 
 def test_dropping_columns_is_refused_because_rewards_need_the_references(tmp_path):
-    assert SequenceTrainingArguments(output_dir=str(tmp_path), use_cpu=True).remove_unused_columns is False
+    assert XeTrainingArguments(output_dir=str(tmp_path), use_cpu=True).remove_unused_columns is False
     with pytest.raises(ValueError, match="remove_unused_columns=True would drop the references"):
-        SequenceTrainingArguments(output_dir=str(tmp_path), use_cpu=True, remove_unused_columns=True)
+        XeTrainingArguments(output_dir=str(tmp_path), use_cpu=True, remove_unused_columns=True)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from hf_cmal.evaluation.evaluate import EvaluationOptions
 from hf_cmal.rewards import REWARDS
+from hf_cmal.rewards.mixture import parse_mixture
 from hf_cmal.tasks import TASKS, get_task
 from hf_cmal.training.cmal_trainer import estimator_from_arguments
 from hf_cmal.training.recipe import (
@@ -290,7 +291,7 @@ def test_every_recipe_is_parsed_and_all_that_it_names_is_built(path, tmp_path, m
         assert metric in (None, TASKS[recipe.task].main_score)
         if recipe.stage == "cmal":
             estimator_from_arguments(arguments)
-            assert arguments.reward in REWARDS
+            assert {name for _, name in parse_mixture(arguments.reward)} <= set(REWARDS)
     if recipe.stage == "evaluate":
         assert recipe.evaluation.rival in recipe.evaluation.systems
     else:

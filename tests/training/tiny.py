@@ -17,7 +17,7 @@ from hf_cmal.models.nag.configuration_nag import NagConfig
 from hf_cmal.models.nag.configuration_nag_teacher import NagTeacherConfig
 from hf_cmal.models.nag.modeling_nag import NagForCaptioning, NagForTranslation
 from hf_cmal.models.nag.modeling_nag_teacher import NagTeacherForCaptioning
-from hf_cmal.training.arguments import CmalTrainingArguments, SequenceTrainingArguments
+from hf_cmal.training.arguments import CmalTrainingArguments, XeTrainingArguments
 from hf_cmal.training.sequence_trainer import SequenceTrainer
 
 EOS, UNK, FIRST, PAD, VOCABULARY = 0, 1, 2, 49, 50
@@ -139,7 +139,7 @@ def make_trainer(
 ) -> SequenceTrainer:
     """A trainer on the CPU that logs every step, neither evaluates nor saves unless `options` say so."""
     arguments_class = (
-        CmalTrainingArguments if trainer_class.__name__ == "CmalTrainer" else SequenceTrainingArguments
+        CmalTrainingArguments if trainer_class.__name__ == "CmalTrainer" else XeTrainingArguments
     )
     arguments = arguments_class(
         output_dir=str(folder),

@@ -1,7 +1,7 @@
 """Training arguments: Seq2SeqTrainingArguments plus the few options of this package.
 
-`SequenceTrainingArguments` serves word-by-word (XE) training of teachers and students,
-`CmalTrainingArguments` adds the options of Sec. 4. Defaults are the paper's and name their section. Every
+`SequenceTrainingArguments` holds what all trainings share, `XeTrainingArguments` adds glancing to word-by-word
+(XE) training, `CmalTrainingArguments` the options of Sec. 4. Defaults are the paper's and name their section. Every
 error names the legal values.
 """
 
@@ -73,6 +73,29 @@ class SequenceTrainingArguments(Seq2SeqTrainingArguments):
             raise ValueError(
                 f"max_tokens_per_batch is {self.max_tokens_per_batch}; give a positive number or None"
             )
+
+
+@dataclass
+class XeTrainingArguments(SequenceTrainingArguments):
+    """Options of word-by-word training, on top of [`SequenceTrainingArguments`]."""
+
+    glancing_ratio: float | None = field(
+        default=None,
+        metadata={
+            "help": "share of a student's wrong words that is shown to it, at the first update (Qian et al. "
+            "2021: 0.5); None: no glancing, as in the paper"
+        },
+    )
+    glancing_ratio_end: float = field(
+        default=0.3, metadata={"help": "and at the last update (Qian et al. 2021), on a straight line"}
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("glancing_ratio", "glancing_ratio_end"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 <= value <= 1.0:
+                raise ValueError(f"{name} is {value}; give a number from 0 to 1, e.g. 0.5")
 
 
 @dataclass

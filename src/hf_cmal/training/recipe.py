@@ -17,12 +17,12 @@ from yaml import YAMLError
 
 from hf_cmal.evaluation.evaluate import EvaluationOptions
 from hf_cmal.tasks import ModelOptions, get_task
-from hf_cmal.training.arguments import CmalTrainingArguments, SequenceTrainingArguments
+from hf_cmal.training.arguments import CmalTrainingArguments, XeTrainingArguments
 
 RESOLVED_RECIPE = "recipe.yaml"
 TRAINING_ARGUMENTS = {
-    "teacher_xe": SequenceTrainingArguments,
-    "student_xe": SequenceTrainingArguments,
+    "teacher_xe": XeTrainingArguments,
+    "student_xe": XeTrainingArguments,
     "cmal": CmalTrainingArguments,
 }
 STAGES = (*TRAINING_ARGUMENTS, "distill", "evaluate")
@@ -58,7 +58,7 @@ class Recipe:
         pseudo_targets: folder that distillation filled; None trains the student on the references.
         weight_init: start the student from the teacher's weights (Sec. 5.1.2), else from random ones.
         validation_rows: rows of the validation split used while training; None: all.
-        training: options of `SequenceTrainingArguments` or `CmalTrainingArguments`.
+        training: options of `XeTrainingArguments` or `CmalTrainingArguments`.
         expected: what a run of the recipe gave, or "not run".
     """
 

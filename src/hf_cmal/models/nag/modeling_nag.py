@@ -339,6 +339,7 @@ class NagDecoder(nn.Module):
         agent_mask: Tensor | None,
         encoder_hidden_states: Tensor,
         encoder_attention_mask: Tensor | None = None,
+        word_embeddings: Tensor | None = None,
     ) -> Tensor:
         """The agents' final states, [B, N, D].
 
@@ -347,9 +348,13 @@ class NagDecoder(nn.Module):
             agent_mask: bool, [B, N]; no agent attends to the False ones. None: all are real.
             encoder_hidden_states: the source, [B, L, D].
             encoder_attention_mask: bool or 0/1, [B, L]. None: all are real.
+            word_embeddings: added to the positions, [B, N, D]; only in training by glancing.
         """
         positions = self.embed_positions(num_agents).to(encoder_hidden_states.dtype)
-        hidden_states = self.dropout(positions.expand(encoder_hidden_states.shape[0], -1, -1))
+        inputs = positions.expand(encoder_hidden_states.shape[0], -1, -1)
+        if word_embeddings is not None:
+            inputs = inputs + word_embeddings.to(inputs.dtype)
+        hidden_states = self.dropout(inputs)
         self_mask = create_bidirectional_mask(
             config=self.config,
             inputs_embeds=hidden_states,
@@ -474,6 +479,7 @@ class NagModel(NagPreTrainedModel):
         feature_mask: Tensor | None = None,
         target_lengths: Tensor | None = None,
         encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,
+        word_embeddings: Tensor | None = None,
     ) -> NagModelOutput:
         """Runs the encoder once (or takes `encoder_outputs`) and the decoder once.
 
@@ -482,6 +488,7 @@ class NagModel(NagPreTrainedModel):
             features, feature_mask: [B, L, feature_size] and [B, L], if it is features.
             target_lengths: integers [B], the number of agents of each row; used in the predicted mode only.
             encoder_outputs: what the encoder returned for this source.
+            word_embeddings: see [`NagDecoder`].
         """
         source_mask = attention_mask if self.config.feature_size is None else feature_mask
         if encoder_outputs is None:
@@ -501,7 +508,9 @@ class NagModel(NagPreTrainedModel):
             num_agents = max(1, int(target_lengths.max()))
             agent_mask = agents = length_mask(target_lengths, num_agents)
         return NagModelOutput(
-            last_hidden_state=self.decoder(num_agents, agents, encoder_hidden_states, source_mask),
+            last_hidden_state=self.decoder(
+                num_agents, agents, encoder_hidden_states, source_mask, word_embeddings
+            ),
             length_logits=length_logits,
             agent_mask=agent_mask,
             encoder_last_hidden_state=encoder_hidden_states,
@@ -560,17 +569,34 @@ def tied_weights(config: NagConfig) -> dict[str, str]:
     return tied
 
 
+def embed_revealed(words: Tensor, embeddings: Tensor, scale: float) -> Tensor:
+    """What the decoder reads of revealed words: scaled word vectors, 0 at -100; [B, N], [V, D] -> [B, N, D]."""
+    is_word = words != IGNORED_LABEL
+    vectors = nn.functional.embedding(words.clamp(min=0), embeddings) * scale
+    return vectors * is_word.unsqueeze(-1)
+
+
 def say_words(
     model: "NagForTranslation | NagForCaptioning",
     source: dict[str, Tensor | None],
     labels: Tensor | None,
     target_lengths: Tensor | None,
     encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None,
+    revealed_words: Tensor | None,
 ) -> NagOutput:
     """The forward pass of both heads: states of the agents -> logits, and the loss if there are labels."""
     if labels is not None:
         labels, target_lengths = fit_labels(labels, target_lengths, model.config)
-    outputs = model.model(**source, target_lengths=target_lengths, encoder_outputs=encoder_outputs)
+    word_embeddings = None
+    if revealed_words is not None:
+        scale = model.model.encoder.embed_scale
+        word_embeddings = embed_revealed(revealed_words, model.lm_head.weight, scale)
+    outputs = model.model(
+        **source,
+        target_lengths=target_lengths,
+        encoder_outputs=encoder_outputs,
+        word_embeddings=word_embeddings,
+    )
     # given the source no agent sees another's word: the sentence's probability is the product over the agents
     logits = model.lm_head(outputs.last_hidden_state) + model.final_logits_bias  # Eq. (4)
     loss = None
@@ -636,6 +662,7 @@ class NagForTranslation(NagPreTrainedModel, NagGenerationMixin):
         labels: Tensor | None = None,
         target_lengths: Tensor | None = None,
         encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,
+        revealed_words: Tensor | None = None,
     ) -> NagOutput:
         """One encoder and one decoder pass.
 
@@ -647,9 +674,10 @@ class NagForTranslation(NagPreTrainedModel, NagGenerationMixin):
             target_lengths: number of agents of each row in the predicted mode, [B]. Taken from the labels if
                 None, and predicted without either.
             encoder_outputs: what `get_encoder()` returned for this source.
+            revealed_words: word ids that agents may read, [B, N], -100 elsewhere; only in training by glancing.
         """
         source = {"input_ids": input_ids, "attention_mask": attention_mask}
-        return say_words(self, source, labels, target_lengths, encoder_outputs)
+        return say_words(self, source, labels, target_lengths, encoder_outputs, revealed_words)
 
 
 class NagForCaptioning(NagPreTrainedModel, NagGenerationMixin):
@@ -678,6 +706,7 @@ class NagForCaptioning(NagPreTrainedModel, NagGenerationMixin):
         labels: Tensor | None = None,
         target_lengths: Tensor | None = None,
         encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,
+        revealed_words: Tensor | None = None,
     ) -> NagOutput:
         """One encoder and one decoder pass.
 
@@ -685,10 +714,10 @@ class NagForCaptioning(NagPreTrainedModel, NagGenerationMixin):
             features: grid or region vectors of a picture, [B, L, feature_size]; not needed with
                 `encoder_outputs`.
             feature_mask: [B, L], 1 at real vectors. None: all are real.
-            labels, target_lengths, encoder_outputs: as in [`NagForTranslation`].
+            labels, target_lengths, encoder_outputs, revealed_words: as in [`NagForTranslation`].
         """
         source = {"features": features, "feature_mask": feature_mask}
-        return say_words(self, source, labels, target_lengths, encoder_outputs)
+        return say_words(self, source, labels, target_lengths, encoder_outputs, revealed_words)
 
 
 def _carry_the_pipeline() -> None:
