@@ -5,7 +5,14 @@ import torch
 
 from hf_cmal.training.glancing import glancing_ratio, reveal_words
 from hf_cmal.training.xe_trainer import XeTrainer, cross_entropy_sum
-from tests.training.tiny import MODELS, collator, gradients_of_one_step, largest_difference, make_rows, make_trainer
+from tests.training.tiny import (
+    MODELS,
+    collator,
+    gradients_of_one_step,
+    largest_difference,
+    make_rows,
+    make_trainer,
+)
 
 STUDENTS = ["translator", "captioner"]
 LABELS = torch.tensor([[4, 5, 6, 7, 8, -100], [4, 5, 6, -100, -100, -100]])
@@ -122,7 +129,9 @@ def test_resuming_equals_never_having_stopped(tmp_path):
     options = {"max_steps": 8, "glancing_ratio": 0.5, "save_strategy": "steps", "save_steps": 3}
     whole = make_trainer(XeTrainer, MODELS["translator"](dropout=0.3), rows, tmp_path / "whole", **options)
     whole.train()
-    resumed = make_trainer(XeTrainer, MODELS["translator"](dropout=0.3), rows, tmp_path / "resumed", **options)
+    resumed = make_trainer(
+        XeTrainer, MODELS["translator"](dropout=0.3), rows, tmp_path / "resumed", **options
+    )
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-3"))
     expected, found = whole.model.state_dict(), resumed.model.state_dict()
     assert all(torch.equal(expected[name], found[name]) for name in expected)
@@ -131,7 +140,9 @@ def test_resuming_equals_never_having_stopped(tmp_path):
 @pytest.mark.parametrize("kind", ["teacher", "captioning_teacher"])
 def test_a_teacher_cannot_glance(kind, tmp_path):
     model = MODELS[kind]()
-    with pytest.raises(ValueError, match="glancing_ratio is 0.5, but glancing trains a student.*set it to None"):
+    with pytest.raises(
+        ValueError, match="glancing_ratio is 0.5, but glancing trains a student.*set it to None"
+    ):
         make_trainer(XeTrainer, model, make_rows(model, 2), tmp_path, glancing_ratio=0.5)
 
 

@@ -1,6 +1,7 @@
 """Recipes: read strictly, based on others, overridden, saved; and all that come along are built."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -221,6 +222,34 @@ def test_a_folder_where_nothing_was_trained_begins_anew(recipe_path, tmp_path):
     _claim_folder(changed)
     assert load_recipe(folder / RESOLVED_RECIPE) == changed
     assert not (folder / "tokenizer").exists()  # it had the other size
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("training.learning_rate=fast", "training.learning_rate is 'fast'; give a value of type float"),
+        ("training.num_train_epochs=true", "training.num_train_epochs is True; give a value of type float"),
+        ("training.average_decay=much", "training.average_decay is 'much'; give a value of type float"),
+        ("training.bf16=2", "training.bf16 is 2; give a value of type bool"),
+        ("training.max_steps=1.5", "training.max_steps is 1.5; give a value of type int"),
+    ],
+)
+def test_a_training_value_of_the_wrong_type_is_named(recipe_path, word, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        load_recipe(recipe_path, [word])
+
+
+def test_training_values_of_the_right_type_are_kept(recipe_path):
+    words = [
+        "learning_rate=1",
+        "average_decay=null",
+        "eval_strategy=steps",
+        "report_to=[none]",
+        "max_steps=2",
+    ]
+    recipe = load_recipe(recipe_path, [f"training.{word}" for word in words])
+    assert recipe.training["learning_rate"] == 1 and recipe.training["average_decay"] is None
+    assert recipe.training["report_to"] == ["none"] and recipe.training["max_steps"] == 2
 
 
 # ---- the recipes that come along ---

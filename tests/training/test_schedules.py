@@ -61,9 +61,7 @@ def test_an_epoch_ends_after_its_last_update():
 def test_an_unknown_rule_is_an_error_that_names_the_legal_ones(tmp_path):
     for rules_user in (
         lambda: learning_rate_factor("cosine", 0, updates_per_epoch=1, warmup_steps=1),
-        lambda: XeTrainingArguments(
-            output_dir=str(tmp_path), use_cpu=True, learning_rate_rule="cosine"
-        ),
+        lambda: XeTrainingArguments(output_dir=str(tmp_path), use_cpu=True, learning_rate_rule="cosine"),
     ):
         with pytest.raises(ValueError, match="'cosine'") as error:
             rules_user()
@@ -125,9 +123,7 @@ def test_without_a_rule_the_scheduler_is_that_of_the_trainer(tmp_path):
 
 def test_inverse_square_root_without_warm_up_is_refused(tmp_path):
     with pytest.raises(ValueError, match="warmup_steps.*4000"):
-        XeTrainingArguments(
-            output_dir=str(tmp_path), use_cpu=True, learning_rate_rule="inverse_square_root"
-        )
+        XeTrainingArguments(output_dir=str(tmp_path), use_cpu=True, learning_rate_rule="inverse_square_root")
 
 
 def test_a_given_scheduler_is_kept(tmp_path):

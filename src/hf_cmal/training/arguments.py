@@ -1,8 +1,8 @@
 """Training arguments: Seq2SeqTrainingArguments plus the few options of this package.
 
-`SequenceTrainingArguments` holds what all trainings share, `XeTrainingArguments` adds glancing to word-by-word
-(XE) training, `CmalTrainingArguments` the options of Sec. 4. Defaults are the paper's and name their section. Every
-error names the legal values.
+`SequenceTrainingArguments` holds what all trainings share, `XeTrainingArguments` adds glancing to
+word-by-word (XE) training, `CmalTrainingArguments` the options of Sec. 4. Defaults are the paper's and name
+their section. Every error names the legal values.
 """
 
 from dataclasses import dataclass, field

@@ -1,10 +1,10 @@
 """Glancing: in word-by-word training, a student is shown some of the words that it would get wrong.
 
-Qian et al. 2021, "Glancing Transformer for Non-Autoregressive Neural Machine Translation" (ACL), Sec. 3.2: the
-student writes the sentence once; a share of as many target words as were wrong is drawn at random and shown to
-the agents, who learn the rest. What is hard is learned in small pieces first, and an agent learns to heed the
-words of the others, which is what keeps neighbours from saying the same word. Not part of CMAL: a better start
-for it. Decoding is unchanged, with no word shown.
+Qian et al. 2021, "Glancing Transformer for Non-Autoregressive Neural Machine Translation" (ACL), Sec. 3.2:
+the student writes the sentence once; of its target words, a share of as many as were wrong is drawn at random
+and shown to the agents, who learn the rest. Hard sentences are so learned in small pieces first, and an agent
+learns to heed the words of the others, which keeps neighbours from saying the same word. Not part of CMAL: a
+better start for it. Decoding is unchanged, with no word shown.
 """
 
 import torch

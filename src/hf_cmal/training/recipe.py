@@ -9,7 +9,8 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -124,6 +125,7 @@ def parse_recipe(plain: dict[str, Any], *, where: str) -> Recipe:
     }
     if stage in TRAINING_ARGUMENTS:
         _check_keys(training, _field_names(TRAINING_ARGUMENTS[stage]), where=f"{where}: training")
+        _check_numbers(training, TRAINING_ARGUMENTS[stage], where=f"{where}: training")
     elif training:
         raise ValueError(
             f"{where}: stage {stage} trains nothing, but training has {', '.join(training)}; remove it"
@@ -203,6 +205,20 @@ def _check_keys(values: dict[str, Any], legal: Sequence[str], *, where: str) -> 
         raise ValueError(
             f"{where}: unknown key {', '.join(map(repr, unknown))}; legal keys: {', '.join(legal)}"
         )
+
+
+def _check_numbers(values: dict[str, Any], kind: Any, *, where: str) -> None:
+    """The Trainer checks names and strategies itself, but lets any value pass for a number or a switch."""
+    hints = get_type_hints(kind)
+    for key, value in values.items():
+        is_union = get_origin(hints[key]) in (Union, UnionType)
+        types = set(get_args(hints[key])) if is_union else {hints[key]}
+        if not types <= {int, float, bool, NoneType}:
+            continue
+        legal = types | {int} if float in types else types
+        if type(value) not in legal:
+            names = " or ".join(sorted(one.__name__ for one in types - {NoneType}))
+            raise ValueError(f"{where}.{key} is {value!r}; give a value of type {names}")
 
 
 def save_recipe(recipe: Recipe, folder: str | Path) -> Path:

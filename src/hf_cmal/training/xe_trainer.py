@@ -90,7 +90,9 @@ class XeTrainer(SequenceTrainer):
             end=self.args.glancing_ratio_end,
         )
         shown = reveal_words(labels, predictions, ratio=ratio)
-        self.record({"words_right": _share(labels == predictions, labels), "words_shown": _share(shown, labels)})
+        self.record(
+            {"words_right": _share(labels == predictions, labels), "words_shown": _share(shown, labels)}
+        )
         return shown
 
 

@@ -570,7 +570,7 @@ def tied_weights(config: NagConfig) -> dict[str, str]:
 
 
 def embed_revealed(words: Tensor, embeddings: Tensor, scale: float) -> Tensor:
-    """What the decoder reads of revealed words: scaled word vectors, 0 at -100; [B, N], [V, D] -> [B, N, D]."""
+    """Scaled vectors of the revealed words, 0 where a word is -100; [B, N], [V, D] -> [B, N, D]."""
     is_word = words != IGNORED_LABEL
     vectors = nn.functional.embedding(words.clamp(min=0), embeddings) * scale
     return vectors * is_word.unsqueeze(-1)
@@ -674,7 +674,7 @@ class NagForTranslation(NagPreTrainedModel, NagGenerationMixin):
             target_lengths: number of agents of each row in the predicted mode, [B]. Taken from the labels if
                 None, and predicted without either.
             encoder_outputs: what `get_encoder()` returned for this source.
-            revealed_words: word ids that agents may read, [B, N], -100 elsewhere; only in training by glancing.
+            revealed_words: word ids that agents may read, [B, N], -100 elsewhere; for glancing.
         """
         source = {"input_ids": input_ids, "attention_mask": attention_mask}
         return say_words(self, source, labels, target_lengths, encoder_outputs, revealed_words)
