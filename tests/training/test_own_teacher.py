@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (
     AutoModelForSeq2SeqLM,
@@ -15,12 +14,9 @@ from transformers import (
 )
 
 from hf_cmal.cli.main import main
-from hf_cmal.data.toy import toy_translation
 from hf_cmal.training.ladder import ladder_paths, run_ladder
 from hf_cmal.training.stage_report import read_stage_reports
-
-RECIPES = Path(__file__).resolve().parents[2] / "recipes" / "own_teacher"
-SHORT = {"max_steps": 2, "logging_steps": 1, "eval_steps": 2, "save_steps": 2, "warmup_steps": 1}
+from tests.training.miniature import RECIPES, miniature, write_pairs
 
 pytestmark = [
     pytest.mark.slow,
@@ -51,31 +47,14 @@ def save_teacher(folder: Path, sentences: list[str]) -> Path:
     return folder
 
 
-def miniature(folder: Path) -> Path:
-    """The recipes with two steps of each training."""
-    folder.mkdir()
-    for path in RECIPES.glob("*.yaml"):
-        recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if "training" in recipe:
-            known = [key for key in SHORT if key == "max_steps" or key in recipe["training"]]
-            recipe["training"].update({key: SHORT[key] for key in known})
-        if "evaluation" in recipe:
-            recipe["evaluation"].update(latency_rows=1, examples=1)
-        (folder / path.name).write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
-    return folder
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> tuple[Path, Path]:
     """A folder with the teacher and the text, and the folder that the command filled."""
     given = tmp_path_factory.mktemp("given")
-    pairs = toy_translation(60, seed=0, split="train")
-    sources, targets = pairs["source"][:], [references[0] for references in pairs["references"]]
-    (given / "train.en").write_text("\n".join(sources) + "\n\n", encoding="utf-8")
-    (given / "train.de").write_text("\n".join(targets) + "\n\n", encoding="utf-8")
+    sources, targets = write_pairs(given, 60)
     save_teacher(given / "teacher", [*sources, *targets])
     root = given / "made"
-    main(["run", str(miniature(given / "recipes")), *words(given, root)])
+    main(["run", str(miniature("own_teacher", given / "recipes")), *words(given, root)])
     return given, root
 
 
@@ -139,7 +118,7 @@ def test_the_command_started_again_finds_its_work_done(made):
 
 def test_a_mistake_in_the_last_recipe_is_found_before_the_first_is_run(made, tmp_path):
     given, _ = made
-    folder = miniature(tmp_path / "recipes")
+    folder = miniature("own_teacher", tmp_path / "recipes")
     with (folder / "07_evaluate.yaml").open("a") as file:
         file.write("seeds: 3\n")
     with pytest.raises(ValueError, match=r"07_evaluate\.yaml: unknown key 'seeds'"):
@@ -149,7 +128,7 @@ def test_a_mistake_in_the_last_recipe_is_found_before_the_first_is_run(made, tmp
 
 def test_without_a_teacher_or_text_the_command_asks_for_them(capsys):
     with pytest.raises(SystemExit):
-        main(["run", str(RECIPES)])
+        main(["run", str(RECIPES / "own_teacher")])
     assert "add data.train=... teacher=..." in capsys.readouterr().err
 
 

@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RECIPES = sorted(path for path in (ROOT / "recipes").rglob("*.yaml") if path.name[:2].isdigit())
 # what the user has to give: a teacher and two text files
 OWN = ["teacher=outputs/teacher", "data.train=[train.en,train.de]"]
+GIVEN = {"own_teacher": OWN, "own_text": OWN[1:]}
 
 BASE = """
 task: translation
@@ -256,7 +257,7 @@ def test_training_values_of_the_right_type_are_kept(recipe_path):
 
 
 def load_shipped(path: Path) -> Recipe:
-    return load_recipe(path, OWN if path.parent.name == "own_teacher" else [])
+    return load_recipe(path, GIVEN.get(path.parent.name, []))
 
 
 def test_every_ladder_has_its_stages():
@@ -268,6 +269,7 @@ def test_every_ladder_has_its_stages():
     for name in ("toy/translation", "toy/captioning", "coco_naic", "wmt14_nat"):
         assert stems[name] == ladder
     assert set(ladder) <= set(stems["multi30k"])
+    assert stems["own_text"] == [stage for stage in ladder if stage != "06_cmal_ca"]
     assert stems["own_teacher"] == [stage for stage in ladder if stage not in ("01_teacher_xe", "06_cmal_ca")]
 
 
