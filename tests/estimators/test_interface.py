@@ -15,7 +15,7 @@ from tests.estimators.enumeration import (
     reference_problems,
     tiny_problems,
 )
-from tests.estimators.later import AllAction, JointArsm, LeaveOneOut
+from tests.estimators.later import JointArsm, LeaveOneOut
 
 pytestmark = pytest.mark.filterwarnings("ignore:estimator 'none'")
 
@@ -163,34 +163,6 @@ def test_edits_of_unequal_shapes_are_an_error():
 
 
 # ---- later estimators fit ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("problem", REFERENCE)
-@pytest.mark.parametrize(
-    ("name", "subject"),
-    [
-        ("all_action_exact", AllAction(top_k=6)),
-        ("all_action_top_1_exact_plus_sampled_rest", AllAction(top_k=1)),
-        ("all_action_top_2_exact_plus_sampled_rest", AllAction(top_k=2)),
-    ],
-)
-def test_all_action_over_a_set_has_the_published_variance(name, subject, problem):
-    setting, entry = REFERENCE[problem]
-    suffix = "_masked" if entry["eos"] is not None else ""
-    estimates = enumerate_estimates(subject, setting)
-    assert estimates.relative_bias < 1e-9
-    assert estimates.total_variance == pytest.approx(
-        entry["estimators"][name][f"total_variance{suffix}"], rel=1e-9
-    )
-
-
-@pytest.mark.parametrize("problem", ["flat, no eos", "medium, eos 0", "peaked, eos 0"])
-def test_all_action_over_candidates_and_other_equals_all_action_over_all_words(problem):
-    setting, _ = REFERENCE[problem]
-    assert setting.reward.other_is_exact
-    over_candidates = enumerate_estimates(AllAction(), setting)
-    over_all = enumerate_estimates(AllAction(top_k=6), setting)
-    torch.testing.assert_close(over_candidates.gradients, over_all.gradients, rtol=0.0, atol=1e-12)
 
 
 @pytest.mark.parametrize("eos", [None, 1])

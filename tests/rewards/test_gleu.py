@@ -99,7 +99,7 @@ def test_repeated_words_are_kept():
     assert score([[very, good]], [[very, very, good]]) == pytest.approx([0.5], abs=1e-15)
 
 
-def test_candidates_are_the_words_of_the_references_with_eos_where_it_counts():
+def test_candidates_are_the_words_of_the_references_and_the_eos_where_there_is_one():
     mask = torch.ones(2, 3, dtype=torch.bool)
     references = [[[7, 5], [5, 9]], [[8]]]
     assert GleuReward().bind(references, mask, eos_token_id=0).candidates.tolist() == [
@@ -107,4 +107,4 @@ def test_candidates_are_the_words_of_the_references_with_eos_where_it_counts():
         [0, 8, -1, -1],
     ]
     uncounted = GleuReward(count_eos=False).bind(references, mask, eos_token_id=0)
-    assert uncounted.candidates.tolist() == [[5, 7, 9], [8, -1, -1]]
+    assert uncounted.candidates.tolist() == [[5, 7, 9, 0], [8, -1, -1, 0]]  # it still ends the sentence

@@ -17,7 +17,8 @@ def test_the_defaults_are_those_of_the_paper(tmp_path):
     """Sec. 5.1.2: 7.5e-5, 5 sentences, k = 2; Sec. 6.1.2: GLEU; Eq. (11): no compositional agents."""
     defaults = arguments(tmp_path)
     assert defaults.learning_rate == 7.5e-5
-    assert (defaults.num_samples, defaults.top_k, defaults.compositional_weight) == (5, 2, 0.0)
+    assert (defaults.num_samples, defaults.top_k, defaults.compositional_weight) == (5, None, 0.0)
+    assert estimator_from_arguments(defaults).top_k == 2
     assert (defaults.estimator, defaults.reward, defaults.temperature) == ("counterfactual", "gleu", 1.0)
 
 
@@ -45,6 +46,12 @@ def test_a_value_out_of_range_is_refused_with_the_legal_ones(options, message, t
 def test_the_options_of_the_counterfactual_estimator_reach_it(tmp_path):
     estimator = estimator_from_arguments(arguments(tmp_path, top_k=3, compositional_weight=0.5))
     assert (estimator.top_k, estimator.compositional_weight) == (3, 0.5)
+
+
+def test_an_option_that_the_estimator_does_not_have_is_refused(tmp_path):
+    assert estimator_from_arguments(arguments(tmp_path, estimator="all_action")).top_k is None
+    with pytest.raises(ValueError, match="'self_critical' has no option 'top_k'"):
+        estimator_from_arguments(arguments(tmp_path, estimator="self_critical", top_k=2))
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -1,7 +1,7 @@
 """Rewards to gradients (CMAL Secs. 4.3-4.5).
 
-Reading order: base.py, constant.py, self_critical.py, counterfactual.py. An outsider's estimator needs no
-entry here: it is named by its dotted path.
+Reading order: base.py, constant.py, self_critical.py, counterfactual.py, all_action.py. An outsider's
+estimator needs no entry here: it is named by its dotted path.
 """
 
 import importlib
@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from hf_cmal.estimators.all_action import AllAction
 from hf_cmal.estimators.base import (
     Estimator,
     SamplingEstimator,
@@ -25,6 +26,7 @@ ESTIMATORS: dict[str, Callable[..., Estimator]] = {
     "moving_average": MovingAverage,
     "self_critical": SelfCritical,
     "counterfactual": Counterfactual,
+    "all_action": AllAction,
 }
 
 

@@ -22,8 +22,8 @@ class BoundReward(Protocol):
 
     @property
     def candidates(self) -> Tensor | None:
-        """long [B, C]: the words that can change the reward, eos among them where it counts, padded with
-        OTHER.
+        """long [B, C]: the words that can change the reward, eos among them where there is one, padded
+        with OTHER.
         """
 
     @property

@@ -33,7 +33,7 @@ def _to_bool(mask: Tensor) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class BoundNgramReward:
-    """See `BoundReward`. `candidates` are the words of the references, eos among them where it counts; None
+    """See `BoundReward`. `candidates` are the words of the references, and eos where there is one; None
     where any word can change the reward."""
 
     binding: Binding
@@ -100,10 +100,13 @@ def bind_ngrams(
     table = build_reference_table(
         packed.words, packed.offsets, packed.input_of, packed.first_reference, max_order, documents
     )
+    candidates = packed.unique_words()
+    if eos_token_id is not None and not count_eos:  # no word of the references, but it ends the sentence
+        candidates = np.pad(candidates, ((0, 0), (0, 1)), constant_values=eos_token_id)
     eos = NO_EOS if eos_token_id is None else eos_token_id
     return BoundNgramReward(
         binding=Binding(kind, table, documents, _to_bool(agent_mask), eos, count_eos, max_order, sigma),
-        candidates=torch.from_numpy(packed.unique_words()).to(agent_mask.device),
+        candidates=torch.from_numpy(candidates).to(agent_mask.device),
         other_is_exact=other_is_exact,
     )
 

@@ -108,7 +108,7 @@ class CmalTrainer(SequenceTrainer):
             agent_mask,
             eos_token_id=self.eos_token_id,
             num_samples=self.args.num_samples,
-            candidates=bound.candidates,
+            candidates=bound.candidates if bound.other_is_exact else None,
             generator=self.generator(log_probs.device),
         )
         rewards = bound.score(proposals.actions)
@@ -228,12 +228,17 @@ class CmalTrainer(SequenceTrainer):
 
 
 def estimator_from_arguments(args: CmalTrainingArguments) -> Estimator:
-    """The estimator that the arguments name, with the options that it has."""
-    if args.estimator == "counterfactual":
-        return get_estimator(
-            "counterfactual", top_k=args.top_k, compositional_weight=args.compositional_weight
-        )
-    return get_estimator(args.estimator)
+    """The estimator that the arguments name, with the options that are set.
+
+    Raises:
+        ValueError: an option is set that the estimator does not have.
+    """
+    options: dict[str, Any] = {}
+    if args.top_k is not None:
+        options["top_k"] = args.top_k
+    if args.compositional_weight != 0.0:
+        options["compositional_weight"] = args.compositional_weight
+    return get_estimator(args.estimator, **options)
 
 
 def _python_columns(inputs: dict[str, Any]) -> dict[str, Sequence[Any]]:
