@@ -8,10 +8,23 @@ import json
 from pathlib import Path
 from typing import Any
 
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
 from hf_cmal.evaluation.loading import load_model
+from hf_cmal.hub.licences import NON_COMMERCIAL_RESEARCH
 from hf_cmal.training.recipe import parse_recipe, save_recipe
 from tests.evaluation.tiny_ladder import save_captioners, save_translators
 
+FILES = {
+    "README.md",
+    "LICENSE",
+    "recipe.yaml",
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+}
 EXAMPLE = "a green star is left of a small red circle ."
 SENTENCES = [EXAMPLE, "a big blue square", "two yellow triangles are above a black star ."]
 TRAINING_STATE = [
@@ -52,6 +65,28 @@ def save_trained_captioners(folder: Path) -> dict[str, Any]:
     for name in ("teacher", "student"):
         _leave_training_state(folder / name)
     return _result(folder, "captioning")
+
+
+def load(folder: Path) -> tuple[Any, Any]:
+    """A student or teacher and its tokenizer."""
+    return (
+        AutoModelForSeq2SeqLM.from_pretrained(folder).eval(),
+        AutoTokenizer.from_pretrained(folder),
+    )
+
+
+def options(result: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Arguments of `write_release`, some of them changed."""
+    return {
+        "result": result,
+        "system": "nat_postprocess",
+        "dataset": "bentrevett/multi30k",
+        "languages": ["en", "de"],
+        "license": NON_COMMERCIAL_RESEARCH,
+        "domain": "coloured shapes",
+        "example": EXAMPLE,
+        **changes,
+    }
 
 
 def _leave_training_state(folder: Path) -> None:

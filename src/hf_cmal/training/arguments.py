@@ -111,9 +111,7 @@ class CmalTrainingArguments(SequenceTrainingArguments):
     )
     top_k: int | None = field(
         default=None,
-        metadata={
-            "help": "k of Eq. (13); Sec. 5.1.2: 2, Sec. 6.1.2: 1; None: the estimator's own default"
-        },
+        metadata={"help": "k of Eq. (13); Sec. 5.1.2: 2, Sec. 6.1.2: 1; None: the estimator's own default"},
     )
     compositional_weight: float = field(
         default=0.0, metadata={"help": "lambda of Eq. (17): 0 is Eq. (11), 0.5 is the paper's Eq. (18)"}
