@@ -22,6 +22,11 @@ def test_two_files_become_a_teacher_and_a_student_that_translates(tmp_path, caps
     result = json.loads((root / "07_evaluate" / "result.json").read_text())
     assert list(result["systems"]) == ["teacher_beam4", "nat_xe", "nat_cmal", "nat_cmal_postprocess"]
     assert "nat_cmal_postprocess" in capsys.readouterr().out
+    dropout = {
+        stage: json.loads((root / stage / "config.json").read_text())["dropout"]
+        for stage in ("01_teacher_xe", "04_student_xe", "05_cmal")
+    }
+    assert dropout == {"01_teacher_xe": 0.1, "04_student_xe": 0.2, "05_cmal": 0.2}
     main(
         [
             "translate",

@@ -24,6 +24,7 @@ class ModelOptions:
     attention_heads: int = 8
     ffn_dim: int = 2048
     dropout: float = 0.1
+    student_dropout: float | None = None  # None: the teacher's
     activation_function: str = "relu"
     scale_embedding: bool = True
     num_agents: int = 16  # fixed-N mode, Sec. 5.1.2

@@ -306,6 +306,8 @@ def _new_student(recipe: Recipe, task: Task, teacher: PreTrainedModel) -> PreTra
     else:
         options["max_target_length"] = recipe.data.max_target_length
         options["max_length_offset"] = recipe.model.max_length_offset
+    if recipe.model.student_dropout is not None:
+        options["dropout"] = recipe.model.student_dropout
     if recipe.weight_init:
         return init_student_from_teacher(teacher, **options)
     return STUDENTS[task.name](student_config_from_teacher(teacher.config, **options))
