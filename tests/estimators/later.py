@@ -4,18 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from hf_cmal.estimators.base import Surrogate, baseline_surrogate, sample_proposals
-
-
-class LeaveOneOut:
-    """The mean reward of the input's other samples as baseline."""
-
-    def propose_from_actions(self, log_probs, agent_mask, actions, *, eos_token_id, candidates=None):
-        return sample_proposals(log_probs, agent_mask, actions, eos_token_id=eos_token_id)
-
-    def surrogate(self, log_probs, proposals, rewards, edit_rewards, *, num_inputs):
-        others = (rewards.sum(1, keepdim=True) - rewards) / (proposals.num_samples - 1)
-        return baseline_surrogate(log_probs, proposals, rewards, others, num_inputs=num_inputs)
+from hf_cmal.estimators.base import Surrogate, sample_proposals
 
 
 class JointArsm:

@@ -16,8 +16,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:estimator 'none'")
 
 PROBLEMS = tiny_problems()
 COUNTERFACTUALS = [(k, weight) for k in (1, 2, 3, 16) for weight in (0.0, 0.5, 1.0)]
+# One sample of an input is all most of these tests draw; leave_one_out needs two and has a file of its own.
 SUBJECTS = (
-    {name: (name, {}) for name in ESTIMATORS}
+    {name: (name, {}) for name in ESTIMATORS if name != "leave_one_out"}
     | {
         f"counterfactual k={k} lambda={weight}": (
             "counterfactual",

@@ -10,12 +10,10 @@ from hf_cmal.estimators.counterfactual import Counterfactual
 from hf_cmal.sampling import Edits
 from tests.estimators.enumeration import (
     DATA,
-    enumerate_estimates,
-    random_problem,
     reference_problems,
     tiny_problems,
 )
-from tests.estimators.later import JointArsm, LeaveOneOut
+from tests.estimators.later import JointArsm
 
 pytestmark = pytest.mark.filterwarnings("ignore:estimator 'none'")
 
@@ -82,7 +80,7 @@ def test_proposing_is_sampling_and_then_proposing_from_the_samples(name):
     assert not torch.equal(other.actions, proposals.actions)
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "leave_one_out"])
 def test_one_sample_per_input_is_allowed(name):
     log_probs, agent_mask = policy()
     log_probs.requires_grad_()
@@ -163,12 +161,6 @@ def test_edits_of_unequal_shapes_are_an_error():
 
 
 # ---- later estimators fit ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("eos", [None, 1])
-def test_leave_one_out_over_all_pairs_of_samples_is_unbiased(eos):
-    problem = random_problem(11, num_agents=2, vocab_size=3, eos=eos)
-    assert enumerate_estimates(LeaveOneOut(), problem, num_samples=2).relative_bias < 1e-9
 
 
 def test_joint_arsm_on_given_noise_is_the_published_gradient():

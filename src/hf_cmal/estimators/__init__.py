@@ -1,7 +1,7 @@
 """Rewards to gradients (CMAL Secs. 4.3-4.5).
 
-Reading order: base.py, constant.py, self_critical.py, counterfactual.py, all_action.py. An outsider's
-estimator needs no entry here: it is named by its dotted path.
+Reading order: base.py, constant.py, self_critical.py, leave_one_out.py, counterfactual.py, all_action.py. An
+outsider's estimator needs no entry here: it is named by its dotted path.
 """
 
 import importlib
@@ -19,12 +19,14 @@ from hf_cmal.estimators.base import (
 )
 from hf_cmal.estimators.constant import MovingAverage, NoBaseline
 from hf_cmal.estimators.counterfactual import Counterfactual
+from hf_cmal.estimators.leave_one_out import LeaveOneOut
 from hf_cmal.estimators.self_critical import SelfCritical
 
 ESTIMATORS: dict[str, Callable[..., Estimator]] = {
     "none": NoBaseline,
     "moving_average": MovingAverage,
     "self_critical": SelfCritical,
+    "leave_one_out": LeaveOneOut,
     "counterfactual": Counterfactual,
     "all_action": AllAction,
 }
