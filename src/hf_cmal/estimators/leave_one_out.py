@@ -55,7 +55,7 @@ class LeaveOneOut:
         """See `SamplingEstimator.propose_from_actions`."""
         if actions.shape[1] < 2:
             raise ValueError(
-                f"leave_one_out compares samples of one input, got num_samples={actions.shape[1]}; give 2 or more"
+                f"leave_one_out compares samples, got num_samples={actions.shape[1]}; give 2 or more"
             )
         return sample_proposals(log_probs, agent_mask, actions, eos_token_id=eos_token_id)
 
