@@ -13,7 +13,7 @@ TEST_ENV := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-8s %s\n", $$1, $$2}'
 
-demo: $(RUNTIME) ## Train the toy ladder of both tasks and print its tables (under 10 minutes on 2 cores)
+demo: $(RUNTIME) ## Translate by the published models, then train the toy ladders (10 minutes on 2 cores)
 	$(VENV)/bin/hf-cmal demo
 
 test: $(DEV) ## Run the tests
