@@ -76,6 +76,14 @@ def test_a_line_goes_through_the_means_and_its_bars_from_least_to_most():
     assert axes.get_ylabel() == "BLEU"
 
 
+@pytest.mark.parametrize("score", [26.82, 44.61])  # the mean of three of them is more, and less, by a bit
+def test_three_equal_scores_have_no_bar(score):
+    equal = [ladder(seed, **by_length([score] * 3, [score] * 3)) for seed in (1, 2, 3)]
+    (axes,) = drawn(draw_length, equal)
+    ends = [segment[:, 1].tolist() for segment in axes.containers[0].lines[2][0].get_segments()]
+    assert [end for low, high in ends for end in (low, high)] == pytest.approx([score] * 6)
+
+
 def test_a_bucket_without_scores_is_a_hole_in_the_line():
     (axes,) = drawn(draw_length, [ladder(1, **by_length([30.0, None, 10.0], [32.0, None, 28.0]))])
     assert math.isnan(axes.containers[0].lines[0].get_ydata()[1])

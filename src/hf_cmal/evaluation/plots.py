@@ -109,12 +109,14 @@ def draw_length(figure: "Figure", results: Results) -> None:
     axes = figure.add_subplot()
     for number, (name, buckets) in enumerate(series.items()):
         means = [statistics.fmean(bucket) if bucket else math.nan for bucket in buckets]
-        below = [mean - min(bucket, default=mean) for mean, bucket in zip(means, buckets, strict=True)]
-        above = [max(bucket, default=mean) - mean for mean, bucket in zip(means, buckets, strict=True)]
+        # never below 0: the mean of equal scores may differ from them in the last bit
+        below = [max(0.0, m - min(bucket, default=m)) for m, bucket in zip(means, buckets, strict=True)]
+        above = [max(0.0, max(bucket, default=m) - m) for m, bucket in zip(means, buckets, strict=True)]
         shift = 0.05 * (number - (len(series) - 1) / 2)  # so that the bars of two systems lie side by side
         axes.errorbar(
             [place + shift for place in range(len(labels))], means, yerr=[below, above],
             label=name, marker="o", markersize=3, linewidth=1.2, capsize=2, color=f"C{number % 10}",
+            linestyle="-" if number < 10 else "--",
         )  # fmt: skip
     axes.set_xticks(range(len(labels)), labels)
     axes.set_xlabel("source length in subwords")
