@@ -22,6 +22,7 @@ Line = tuple[list[int], list[float]]  # updates, values
 
 SIZE = (7.2, 3.4)  # inches
 DPI = 100
+MOST_NAMES_INSIDE = 8  # of the lines of a panel; more stand beside it
 
 
 def figure_names(results: Results, title: str) -> dict[str, str]:
@@ -112,7 +113,8 @@ def draw_length(figure: "Figure", results: Results) -> None:
         # never below 0: the mean of equal scores may differ from them in the last bit
         below = [max(0.0, m - min(bucket, default=m)) for m, bucket in zip(means, buckets, strict=True)]
         above = [max(0.0, max(bucket, default=m) - m) for m, bucket in zip(means, buckets, strict=True)]
-        shift = 0.05 * (number - (len(series) - 1) / 2)  # so that the bars of two systems lie side by side
+        # so that the bars of two systems lie side by side
+        shift = min(0.05, 0.4 / len(series)) * (number - (len(series) - 1) / 2)
         axes.errorbar(
             [place + shift for place in range(len(labels))], means, yerr=[below, above],
             label=name, marker="o", markersize=3, linewidth=1.2, capsize=2, color=f"C{number % 10}",
@@ -180,4 +182,7 @@ def _panels(results: Results) -> dict[str, dict[str, list[Line]]]:
 def _finish(figure: "Figure", axes: "Axes") -> None:
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize=7, frameon=False)
+    if len(axes.get_legend_handles_labels()[1]) > MOST_NAMES_INSIDE:
+        figure.legend(fontsize=7, frameon=False, loc="outside right center")
+    else:
+        axes.legend(fontsize=7, frameon=False)
