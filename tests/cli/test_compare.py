@@ -1,6 +1,7 @@
 """`hf-cmal translate --compare`: a student and its teacher, sentence by sentence."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,22 @@ def test_each_sentence_stands_above_both_translations_with_their_times(translato
     assert float(printed[3]) == pytest.approx(sum(times[1]) / sum(times[0]), rel=0.1, abs=0.06)
 
 
+def test_the_faster_teacher_is_said_to_be_so(translators, capsys):
+    """The teacher in the student's place: the ratio never reads "0.1 x faster"."""
+    main(
+        ["translate", "--model", f"{translators}/teacher", "--compare", f"{translators}/student", *SENTENCES]
+    )
+    mean = capsys.readouterr().out.splitlines()[-1]
+    ratio, verdict = re.search(r"ms, (\d+\.\d) x (\w+)", mean).groups()
+    assert (float(ratio), verdict) >= (1.0, "slower")
+
+
+def test_a_model_is_not_compared_with_itself(translators, capsys):
+    with pytest.raises(SystemExit):
+        main(["translate", "--model", f"{translators}/student", "--compare", f"{translators}/student", "a"])
+    assert "--compare names the model itself" in capsys.readouterr().err
+
+
 def test_two_folders_of_one_name_are_told_apart(translators, tmp_path, capsys):
     (tmp_path / "student").symlink_to(translators / "teacher")
     paths = [f"{translators}/student", f"{tmp_path}/student"]
@@ -40,8 +57,10 @@ def test_two_folders_of_one_name_are_told_apart(translators, tmp_path, capsys):
         "student",
         "teacher",
     ]
-    main(["translate", "--model", paths[0], "--compare", paths[0], SENTENCES[0]])
-    assert capsys.readouterr().out.count(paths[0]) == 2
+    copy = shutil.copytree(translators / "student", tmp_path / "copy" / "student")
+    main(["translate", "--model", paths[0], "--compare", str(copy), SENTENCES[0]])
+    shown = capsys.readouterr().out
+    assert paths[0] in shown and str(copy) in shown
 
 
 def test_a_sentence_that_was_cut_is_marked(translators, capsys):

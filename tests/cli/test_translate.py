@@ -186,12 +186,6 @@ def refused(result) -> str:
     return err
 
 
-def test_without_a_model_the_option_and_the_variable_are_named(run):
-    error = refused(run(SENTENCES[0]))
-    assert "--model" in error
-    assert MODEL_VARIABLE in error
-
-
 @pytest.mark.parametrize("name", ["not/a/folder", "nobody/no-model"])
 def test_a_folder_that_is_not_there_is_named(run, name):
     assert f"there is no folder '{name}'" in refused(run("--model", name, "x"))
@@ -300,3 +294,24 @@ def test_a_device_is_written_to_and_not_replaced(run, student):
 
 def test_an_output_in_a_folder_that_is_not_there_is_refused_before_the_model_is_opened(run, tmp_path):
     assert "gone/out" in refused(run("--model", "not/a/folder", "--output", tmp_path / "gone" / "out", "x"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--input", "{folder}/nothing.txt"], "--input is {folder}/nothing.txt, which does not exist"),
+        (["--input", "{folder}"], "--input is {folder}, a folder; give a file"),
+        (["--output", "{folder}", "a"], "--output is {folder}, a folder; give a file"),
+        (
+            ["--output", "{folder}/no/out.txt", "a"],
+            "--output is {folder}/no/out.txt, but its folder does not exist; create it first",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_read_or_written_is_named_with_its_option(
+    translators, tmp_path, capsys, words, message
+):
+    with pytest.raises(SystemExit):
+        main(["translate", "--model", f"{translators}/student", *(w.format(folder=tmp_path) for w in words)])
+    assert message.format(folder=tmp_path) in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

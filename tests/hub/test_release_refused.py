@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from hf_cmal.hub.licences import APACHE_2
 from hf_cmal.hub.release import round_to_half, write_release
 from tests.hub.trained import EXAMPLE, FILES, load, options
 
@@ -25,6 +26,11 @@ def everything_below(folder: Path) -> dict[str, bytes]:
         ("student", {"system": "teacher_beam"}, "'teacher_beam' is a teacher of .* holds a student of"),
         ("teacher", {"system": "nat"}, "'nat' is a student of .* holds a teacher of"),
         ("student", {"dataset": "books"}, "dataset is 'books'.*; give one of toy, bentrevett/multi30k"),
+        (
+            "student",
+            {"license": APACHE_2},
+            "license is apache-2.0, but Multi30k may not be used so",
+        ),
         ("student", {"domain": " "}, "domain is ' '; give a few words"),
         ("student", {"domain": "a\nb"}, "domain is 'a\\\\nb'; give a few words"),
         ("student", {"max_bytes": 10_000}, r"the weights are \d+ bytes .* max_bytes=10000; raise max_bytes"),

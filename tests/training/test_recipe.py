@@ -240,6 +240,12 @@ def test_a_training_value_of_the_wrong_type_is_named(recipe_path, word, message)
         load_recipe(recipe_path, [word])
 
 
+def test_a_word_where_a_list_belongs_is_named(recipe_path):
+    message = "data.train is 'a.en,a.de'; give a list"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        load_recipe(recipe_path, ["data.train=a.en,a.de"])
+
+
 def test_training_values_of_the_right_type_are_kept(recipe_path):
     words = [
         "learning_rate=1",

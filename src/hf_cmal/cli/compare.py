@@ -38,4 +38,5 @@ def compare(lines: Iterable[str], *, student: Translator, teacher: Translator) -
     fast, slow = times
     if fast:
         ratio = sum(slow) / sum(fast)
-        yield f"mean: {sum(fast) / len(fast):.1f} ms and {sum(slow) / len(slow):.1f} ms, {ratio:.1f} x faster"
+        verdict = f"{ratio:.1f} x faster" if ratio >= 1 else f"{1 / ratio:.1f} x slower"
+        yield f"mean: {sum(fast) / len(fast):.1f} ms and {sum(slow) / len(slow):.1f} ms, {verdict}"

@@ -47,6 +47,9 @@ def translate(
         raise ValueError(f"--batch-size is {batch_size}; give 1 or more")
     if input_file and output_file and Path(input_file).resolve() == Path(output_file).resolve():
         raise ValueError(f"--input and --output are the same file {input_file}; give two")
+    if compare_with is not None and Path(compare_with).resolve() == Path(folder).resolve():
+        raise ValueError(f"--compare names the model itself, {compare_with}; give its teacher")
+    _check_files(input_file, output_file)
     typed = not texts and input_file is None and sys.stdin.isatty()
     # the bar of loading the weights says nothing about the sentences
     transformers_logging.disable_progress_bar()
@@ -75,6 +78,17 @@ def translate(
             f"{translator.max_source_length} tokens and were cut (first lines: {first})",
             file=sys.stderr,
         )
+
+
+def _check_files(input_file: str | None, output_file: str | None) -> None:
+    """Before a model is loaded: is there something to read, and a place to write to?"""
+    if input_file is not None and not Path(input_file).exists():
+        raise FileNotFoundError(f"--input is {input_file}, which does not exist")
+    for option, name in (("--input", input_file), ("--output", output_file)):
+        if name is not None and Path(name).is_dir():
+            raise IsADirectoryError(f"{option} is {name}, a folder; give a file")
+    if output_file is not None and not Path(output_file).resolve().parent.is_dir():
+        raise FileNotFoundError(f"--output is {output_file}, but its folder does not exist; create it first")
 
 
 @contextmanager

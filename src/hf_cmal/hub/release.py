@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hf_cmal.evaluation.loading import is_student, load_model, load_tokenizer
 from hf_cmal.hub.card_facts import read_card_facts
-from hf_cmal.hub.licences import License, license_text
+from hf_cmal.hub.licences import APACHE_2, License, license_text
 from hf_cmal.hub.model_card import EXAMPLE, model_card, read_result
 from hf_cmal.hub.portable_recipe import DATA_VARIABLE, read_portable_recipe
 from hf_cmal.hub.training_data import TrainingData, training_data
@@ -108,6 +108,11 @@ def write_release(
         raise ValueError(f"domain is {domain!r}; give a few words on one line, e.g. 'image descriptions'")
     _check_output(output)
     result, data = read_result(result, system), training_data(dataset)
+    if data.non_commercial and license == APACHE_2:
+        raise ValueError(
+            f"license is {license.identifier}, but {data.name} may not be used so: {data.terms} Give "
+            "non-commercial-research"
+        )
     scores = result["systems"][system]
     recipe = (
         read_portable_recipe(folder / RECIPE, data_folder=os.environ.get(DATA_VARIABLE))

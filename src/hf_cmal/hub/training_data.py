@@ -18,6 +18,7 @@ class TrainingData:
         limits: what a model trained on it has not seen, sentences for "Intended use and limits".
         command: what trains and measures a ladder on it in a clone of hf_cmal; None: nothing there does.
         citation: BibTeX of its papers; None: there is none.
+        non_commercial: its terms forbid a licence of free use.
     """
 
     identifier: str
@@ -27,6 +28,7 @@ class TrainingData:
     limits: str
     command: str | None = None
     citation: str | None = None
+    non_commercial: bool = False
 
 
 TRAINING_DATA = {
@@ -47,6 +49,7 @@ TRAINING_DATA = {
             "Hockenmaier (2014)"
         ),
         terms="Its authors give these texts for non-commercial research only.",
+        non_commercial=True,
         limits=(
             "It has read descriptions of pictures only: single short sentences in the present tense about "
             "people, animals and what they do. News, conversation, questions, names and technical text are "

@@ -170,6 +170,9 @@ def _parse(kind: Any, values: dict[str, Any], *, where: str) -> Any:
     if not isinstance(values, dict):
         raise ValueError(f"{where} is {values!r}; give keys with values: {', '.join(_field_names(kind))}")
     _check_keys_of(kind, values, where=where)
+    for part in dataclasses.fields(kind):
+        if get_origin(part.type) is tuple and isinstance(value := values.get(part.name), str):
+            raise ValueError(f"{where}.{part.name} is {value!r}; give a list, e.g. [first,second]")
     try:
         parsed = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), values))
     except OmegaConfBaseException as error:
