@@ -116,6 +116,15 @@ def test_the_command_started_again_finds_its_work_done(made):
     assert (root / "05_cmal" / "model.safetensors").read_bytes() == weights
 
 
+def test_a_teacher_of_few_positions_is_refused_before_it_writes_beyond_them(made, tmp_path):
+    """The sentences are short, but a teacher that does not find an end writes up to the limit."""
+    given, _ = made
+    options = [word for word in words(given, tmp_path / "new") if not word.startswith("data.max")]
+    with pytest.raises(ValueError, match="knows 40 positions, but sequences may have 129 tokens.*at most 39"):
+        run_ladder(given / "recipes", options)
+    assert not list((tmp_path / "new" / "03_distill").glob("shard*"))
+
+
 def test_a_mistake_in_the_last_recipe_is_found_before_the_first_is_run(made, tmp_path):
     given, _ = made
     folder = miniature("own_teacher", tmp_path / "recipes")

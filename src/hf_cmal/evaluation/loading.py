@@ -84,7 +84,7 @@ def check_positions(folder: str, model: PreTrainedModel, longest: int) -> None:
     known = model.config.to_dict().get("max_position_embeddings")  # absent where positions are relative
     if known is not None and longest > known:
         raise ValueError(
-            f"{folder} knows {known} positions, but the data have sequences of {longest} tokens; set "
+            f"{folder} knows {known} positions, but sequences may have {longest} tokens; set "
             f"data.max_source_length and data.max_target_length to at most {known - 1}, as it was trained"
         )
 

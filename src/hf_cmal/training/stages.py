@@ -95,8 +95,10 @@ def distill_targets(recipe: Recipe) -> None:
     rows = _labeled_and_unlabeled(splits)
     encoded = task.encode(rows, tokenizer, recipe.data, role="teacher", allow_unlabeled=True)
     assert recipe.teacher is not None  # checked by _load
-    if INPUT_IDS in encoded.column_names:
-        check_positions(recipe.teacher, teacher, max(list_lengths(encoded, INPUT_IDS), default=0))
+    limit = recipe.data.max_target_length + 1
+    sources = list_lengths(encoded, INPUT_IDS) if INPUT_IDS in encoded.column_names else []
+    # it may write up to the limit, though no target of the data is as long
+    check_positions(recipe.teacher, teacher, max([limit, *sources]))
     collate = task.collator(teacher, role="teacher")
     collate.with_labels = False
     state = _processes(recipe)
@@ -108,7 +110,7 @@ def distill_targets(recipe: Recipe) -> None:
         output_dir=recipe.output_dir,
         num_beams=recipe.distillation.num_beams,
         batch_size=recipe.distillation.batch_size,
-        max_length=recipe.data.max_target_length + 1,
+        max_length=limit,
         source_column=SOURCE if SOURCE in rows.column_names else FEATURES,
         dtype=torch.bfloat16 if recipe.distillation.bf16 else None,
         process_index=state.process_index,
