@@ -68,7 +68,10 @@ def root(tmp_path_factory) -> Path:
         ("01_teacher_xe", []),
         ("04_student_xe", ["pseudo_targets=null"]),
         # both have a state of their own
-        ("05_cmal", ["training.estimator=moving_average", "training.average_decay=0.9"]),
+        (
+            "05_cmal",
+            ["training.estimator=moving_average", "training.top_k=null", "training.average_decay=0.9"],
+        ),
     ],
 )
 def test_a_killed_run_ends_in_the_weights_of_one_that_was_not_killed(stage, more, root, tmp_path):
