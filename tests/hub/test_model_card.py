@@ -147,6 +147,10 @@ def test_no_card_speaks_of_a_training_that_its_recipe_does_not_name():
     assert "multi-agent learning" in cmal and "cmal" in ModelCard(cmal).data.tags
     for text in (unknown, words, teacher_words):
         assert "multi-agent learning" not in text and "cmal" not in ModelCard(text).data.tags
+    other = card({"stage": "cmal", "training": {"estimator": "all_action"}})
+    assert "estimated by `all_action`, in place of" in other
+    assert "in place of" not in cmal
+    assert "in place of" not in card({"stage": "cmal", "training": {"estimator": "counterfactual"}})
     assert "word by word (cross-entropy) on the sentences of the data set" in words
     assert "word by word (cross-entropy) on its teacher's outputs" in teacher_words
     assert "recipe.yaml" not in unknown and "recipe.yaml" in words

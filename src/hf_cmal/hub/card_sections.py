@@ -52,6 +52,8 @@ STAGES = {
     "cmal": "After word-by-word training it was trained with counterfactuals-critical multi-agent learning "
     "(CMAL): every position of the output is an agent, and all are rewarded for the whole sentence.",
 }
+CMAL_ESTIMATOR = "counterfactual"
+OTHER_ESTIMATOR = "The gradient was estimated by `{estimator}`, in place of CMAL's counterfactual baselines."
 
 CMAL_CITATION = """\
 @article{guo2021fast,
@@ -120,8 +122,11 @@ def training(recipe: Mapping[str, Any] | None, data: TrainingData) -> str:
     parts = []
     if recipe is not None:
         targets = "its teacher's outputs" if recipe.get("pseudo_targets") else "the sentences of the data set"
+        estimator = (recipe.get("training") or {}).get("estimator", CMAL_ESTIMATOR)
+        other = "" if estimator == CMAL_ESTIMATOR else f" {OTHER_ESTIMATOR.format(estimator=estimator)}"
         parts.append(
             STAGES[recipe["stage"]].format(targets=targets)
+            + other
             + " `recipe.yaml` in this folder is the recipe of that stage, with all settings and the seed."
         )
     parts.append(f"Data: {data.name}, {data.attribution}.")
