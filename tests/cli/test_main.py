@@ -133,3 +133,4 @@ def test_help_names_every_command(capsys):
     assert all(
         f"\n    {command} " in out for command in ("translate", "train", "distill", "evaluate", "demo")
     )
+    assert "\n    document-frequencies\n" in out

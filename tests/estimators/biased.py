@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import torch
 
+from hf_cmal.estimators.arsm_joint import JointArsm
+from hf_cmal.estimators.arsm_local import Arsm
 from hf_cmal.estimators.base import Surrogate, baseline_surrogate, policy_gradient_loss, sample_proposals
 from hf_cmal.estimators.counterfactual import Counterfactual, existing_pairs, individual_counterfactuals
 from hf_cmal.sampling import Edits
@@ -103,3 +105,26 @@ class PairsOfTheAlive:
 
     def surrogate(self, *args, **kwargs):
         return self.estimator.surrogate(*args, **kwargs)
+
+
+class JointArsmMaskedAfterEos(JointArsm):
+    """Joint ARSM whose agents after the first eos get no gradient, though a swap may bring them back."""
+
+    def propose(self, *args, **kwargs):
+        proposals = super().propose(*args, **kwargs)
+        return replace(proposals, state=replace(proposals.state, counts=proposals.alive))
+
+
+class ArsmOutsideTopK(Arsm):
+    """Local ARSM that saves rewards: a pseudo action outside the k likeliest earns the true one's."""
+
+    def __init__(self, top_k):
+        super().__init__()
+        self.top_k = top_k
+
+    def surrogate(self, log_probs, proposals, rewards, edit_rewards, *, num_inputs):
+        top = individual_counterfactuals(log_probs, top_k=self.top_k)[0]
+        inputs = torch.arange(len(top))[:, None, None]
+        likely = (top[inputs, proposals.edits.position] == proposals.edits.words[..., :1]).any(-1)
+        saved = torch.where(likely, edit_rewards, rewards[..., None])
+        return super().surrogate(log_probs, proposals, rewards, saved, num_inputs=num_inputs)

@@ -1,6 +1,4 @@
-"""The interface: its errors, the table of names, and that it carries estimators that are yet to come."""
-
-import json
+"""The interface: its errors, and the table of names."""
 
 import pytest
 import torch
@@ -8,12 +6,8 @@ import torch
 from hf_cmal.estimators import ESTIMATORS, StatefulEstimator, get_estimator
 from hf_cmal.estimators.counterfactual import Counterfactual
 from hf_cmal.sampling import Edits
-from tests.estimators.enumeration import (
-    DATA,
-    reference_problems,
-    tiny_problems,
-)
-from tests.estimators.later import JointArsm
+from tests.estimators.enumeration import reference_problems, tiny_problems
+from tests.estimators.noise import NOISE_ESTIMATORS
 
 pytestmark = pytest.mark.filterwarnings("ignore:estimator 'none'")
 
@@ -61,7 +55,34 @@ def test_only_the_moving_average_carries_state():
 # ---- proposals ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_estimators_that_swap_noise_are_those_that_cannot_start_from_actions():
+    assert [name for name in ESTIMATORS if name in NOISE_ESTIMATORS] == list(NOISE_ESTIMATORS)
+    for name, estimator in ESTIMATORS.items():
+        assert ("propose_from_actions" in dir(estimator)) != ("propose_from_noise" in dir(estimator)), name
+
+
+@pytest.mark.parametrize("name", NOISE_ESTIMATORS)
+def test_proposing_draws_samples_and_noise_by_the_generator_alone(name):
+    log_probs, agent_mask = policy()
+    proposals = [
+        get_estimator(name).propose(
+            log_probs,
+            agent_mask,
+            eos_token_id=0,
+            num_samples=4,
+            generator=torch.Generator().manual_seed(seed),
+        )
+        for seed in (3, 3, 4)
+    ]
+    assert proposals[0].num_samples == 4
+    assert proposals[0].actions[:, :4].shape == (2, 4, 3)
+    assert torch.equal(proposals[0].actions, proposals[1].actions)
+    assert not torch.equal(proposals[0].actions[:, :4], proposals[2].actions[:, :4])
+    if proposals[0].edits is not None:
+        assert torch.equal(proposals[0].edits.words, proposals[1].edits.words)
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in NOISE_ESTIMATORS])
 def test_proposing_is_sampling_and_then_proposing_from_the_samples(name):
     log_probs, agent_mask = policy()
     estimator = get_estimator(name)
@@ -160,23 +181,7 @@ def test_edits_of_unequal_shapes_are_an_error():
         Edits(position=ones, words=ones, width=ones, mask=ones.bool())
 
 
-# ---- later estimators fit ----------------------------------------------------------------------------------
-
-
-def test_joint_arsm_on_given_noise_is_the_published_gradient():
-    vector = json.loads((DATA / "estimators.json").read_text())["two_agents"]
-    logits = torch.tensor([vector["logits"]], dtype=torch.float64, requires_grad=True)
-    log_noise = torch.tensor([vector["pi"]], dtype=torch.float64).log()
-    table = torch.tensor(vector["reward_table"], dtype=torch.float64)
-    log_probs = logits.log_softmax(-1)
-    agent_mask = torch.ones(1, 2, dtype=torch.bool)
-    estimator = JointArsm()
-    proposals = estimator.propose_from_noise(log_probs.detach(), agent_mask, log_noise, eos_token_id=None)
-    assert proposals.actions[0, 0].tolist() == vector["joint_action"]
-    rewards = table[proposals.actions[..., 0], proposals.actions[..., 1]]
-    estimator.surrogate(log_probs, proposals, rewards, None, num_inputs=1).loss.backward()
-    expected = torch.tensor([vector["arsm_joint"]], dtype=torch.float64)
-    torch.testing.assert_close(-logits.grad, expected, rtol=0.0, atol=1e-11)
+# ---- the problems of the other tests ----------------------------------------------------------------------
 
 
 def test_problems_of_the_exactness_tests_have_dead_agents_and_padding():

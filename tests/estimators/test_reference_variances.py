@@ -46,6 +46,17 @@ def test_bias_and_variance_are_the_published_ones(subject, problem):
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
+def test_over_the_candidates_of_the_reward_counterfactual_is_the_published_exact_one(problem):
+    setting, entry = PROBLEMS[problem]
+    assert setting.reward.other_is_exact
+    bias, variance = figures(entry, "counterfactual_exact")
+    estimates = enumerate_estimates(get_estimator("counterfactual", exact=True), setting)
+    assert bias == 0.0
+    assert estimates.relative_bias < 1e-9
+    assert estimates.total_variance == pytest.approx(variance, rel=1e-9)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
 def test_constant_baseline_has_the_published_variance(problem):
     setting, entry = PROBLEMS[problem]
     actions, probs = setting.joint_actions()

@@ -1,10 +1,11 @@
 """Curves from a log written by hand, and from one that a Trainer wrote."""
 
 import json
+from itertools import accumulate
 
 import pytest
 
-from hf_cmal.evaluation.curves import read_curve, training_curve
+from hf_cmal.evaluation.curves import elapsed_seconds, last_mean, read_curve, training_curve
 from hf_cmal.training.recipe import parse_recipe
 from hf_cmal.training.stages import run_stage
 
@@ -42,6 +43,58 @@ def test_a_stage_without_rewards_has_a_curve_without_rewards():
     }  # fmt: skip
 
 
+# --- seconds
+
+# 10 updates of 1 s, 10 of 0.5 s, 20 of 0.25 s, in micro-batches of which an update has two
+TIMES = [
+    {"step": 10, "loss": 1.0, "step_time": 0.5},
+    {"step": 20, "loss": 1.0, "step_time": 0.25},
+    {"step": 20, "eval_bleu": 10.0},
+    {"step": 30, "eval_bleu": 20.0},
+    {"step": 40, "loss": 1.0, "step_time": 0.125},
+    {"step": 48, "eval_bleu": 30.0},
+]
+
+
+def test_seconds_are_the_time_of_every_update_until_then():
+    curve = training_curve(TIMES, micro_batches=2)
+    assert [point["seconds"] for point in curve["train"]] == [10.0, 15.0, 20.0]
+    # between two logged updates, and behind the last, an update takes as long as its neighbours
+    assert [point["seconds"] for point in curve["validation"]] == [15.0, 17.5, 22.0]
+    assert [point["seconds"] for point in training_curve(TIMES, micro_batches=1)["train"]] == [5.0, 7.5, 10.0]
+
+
+def test_an_evaluation_before_the_first_logged_update_has_its_seconds():
+    assert elapsed_seconds([10, 20], [2.0, 1.0], at=[0, 5]) == [0.0, 10.0]
+
+
+@pytest.mark.parametrize("log", [TIMES, [{"step": 5, "loss": 1.0}, *TIMES]])
+def test_without_all_times_or_the_micro_batches_no_point_has_seconds(log):
+    curve = training_curve(log, micro_batches=None if log is TIMES else 1)
+    assert not any("seconds" in point for points in curve.values() for point in points)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "seconds"),
+    [("training: {gradient_accumulation_steps: 4}", 40.0), ("training: {max_steps: 9}", 10.0), ("{}", 10.0)],
+)
+def test_the_recipe_beside_the_log_says_how_many_micro_batches_an_update_has(recipe, seconds, tmp_path):
+    state = {"log_history": [{"step": 10, "loss": 1.0, "step_time": 1.0}]}
+    (tmp_path / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
+    assert "seconds" not in read_curve("cmal", str(tmp_path))["train"][0]
+    (tmp_path / "recipe.yaml").write_text(recipe, encoding="utf-8")
+    assert read_curve("cmal", str(tmp_path))["train"][0]["seconds"] == seconds
+
+
+def test_the_mean_of_the_last_points_has_fewer_at_the_beginning():
+    """Of ten."""
+    assert last_mean([1.0, 3.0, 5.0]) == [1.0, 2.0, 3.0]
+    assert last_mean([*[7.0] * 5, *[1.0] * 10])[-2:] == [1.6, 1.0]
+
+
+# --- files
+
+
 def test_what_a_trainer_logged_is_read_at_every_step(translators, tmp_path):
     recipe = {
         "stage": "cmal", "task": "translation", "output_dir": str(tmp_path / "cmal"),
@@ -57,10 +110,14 @@ def test_what_a_trainer_logged_is_read_at_every_step(translators, tmp_path):
     assert [point["step"] for point in curve["train"]] == [1, 2, 3, 4]
     assert [point["step"] for point in curve["validation"]] == [2, 4]
     assert all(
-        point.keys() == {"step", "reward", "repetition_rate", "entropy", "loss", "step_time"}
+        point.keys() == {"step", "reward", "repetition_rate", "entropy", "loss", "step_time", "seconds"}
         for point in curve["train"]
     )
     assert {"bleu", "gleu", "repetition_rate"} <= curve["validation"][0].keys()
+    # an update is one micro-batch: it takes what the log says
+    seconds = list(accumulate(point["step_time"] for point in curve["train"]))
+    assert [point["seconds"] for point in curve["train"]] == pytest.approx(seconds, rel=1e-3)
+    assert [point["seconds"] for point in curve["validation"]] == pytest.approx(seconds[1::2], rel=1e-3)
 
 
 def test_a_folder_without_a_trainers_state_is_an_error_that_names_curve_and_file(tmp_path):

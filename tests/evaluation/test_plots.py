@@ -123,6 +123,69 @@ def test_a_panel_without_curves_is_left_out():
     assert axes.get_ylabel() == "validation BLEU"
 
 
+# --- curves against seconds, and many of them
+
+
+def timed(name, *rewards, update_seconds):
+    """A result with one curve, whose updates take so long."""
+    one = curve(*rewards, bleu=[20.0])
+    for point in (*one["train"], *one["validation"]):
+        point["seconds"] = update_seconds * point["step"]
+    return {name: one}
+
+
+TIMED = [
+    ladder(1, curves={**timed("slow", 0.25, 0.5, update_seconds=3.0), "xe": curve(bleu=[10.0, 15.0])}),
+    ladder(2, curves=timed("fast", 0.125, 0.375, update_seconds=0.5)),
+]
+
+
+def test_timed_curves_are_drawn_against_updates_and_against_seconds():
+    panels = {(axes.get_ylabel(), axes.get_xlabel()): axes for axes in drawn(draw_curves, TIMED)}
+    updates, seconds = "updates", "seconds of training"
+    reward, validation = "reward of the samples", "validation BLEU"
+    assert panels.keys() == {(y, x) for y in (reward, validation) for x in (updates, seconds)}
+    lines = {
+        where: [(list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines]
+        for where, axes in panels.items()
+    }
+    assert lines[reward, updates] == [([10, 20], [0.25, 0.5]), ([10, 20], [0.125, 0.375])]
+    assert lines[reward, seconds] == [([30, 60], [0.25, 0.5]), ([5, 10], [0.125, 0.375])]
+    assert lines[validation, updates] == [([50], [20.0]), ([50, 100], [10.0, 15.0]), ([50], [20.0])]
+    assert lines[validation, seconds] == [([150], [20.0]), ([25], [20.0])]  # XE was not timed
+    colours = [[line.get_color() for line in axes.lines] for axes in panels.values()]
+    assert colours.count(["C0", "C2"]) == 3 and colours.count(["C0", "C1", "C2"]) == 1
+
+
+def test_a_row_is_a_quantity_and_a_column_what_it_is_drawn_against():
+    panels = {
+        (axes.get_subplotspec().rowspan.start, axes.get_subplotspec().colspan.start): axes
+        for axes in drawn(draw_curves, TIMED)
+    }
+    assert panels[0, 0].get_ylabel() == panels[0, 1].get_ylabel() == "reward of the samples"
+    assert panels[0, 1].get_xlabel() == panels[1, 1].get_xlabel() == "seconds of training"
+
+
+def test_many_curves_have_each_a_colour_of_its_own_and_one_legend():
+    many = {f"e{n}": timed("e", 0.5, 0.25, update_seconds=1.0)["e"] for n in range(11)}
+    figure = Figure(layout="constrained")
+    draw_curves(figure, [ladder(1, curves=many)])
+    assert all(len({line.get_color() for line in axes.lines}) == 11 for axes in figure.axes)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == list(many)
+    assert [axes.get_legend() for axes in figure.axes] == [None] * 4
+
+
+def test_rewards_of_many_curves_are_means_of_what_was_logged_last_and_those_of_few_are_not():
+    many = {f"e{n}": curve(0.5, 0.25, bleu=[20.0, 10.0]) for n in range(9)}
+    reward, validation = drawn(draw_curves, [ladder(1, curves=many)])
+    assert {tuple(line.get_ydata()) for line in reward.lines} == {(0.5, 0.375)}
+    assert {tuple(line.get_ydata()) for line in validation.lines} == {(20.0, 10.0)}
+    del many["e0"]
+    reward, _ = drawn(draw_curves, [ladder(1, curves=many)])
+    assert {tuple(line.get_ydata()) for line in reward.lines} == {(0.5, 0.25)}
+
+
 # --- files
 
 

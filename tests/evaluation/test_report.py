@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hf_cmal.evaluation.comparison import comparison_table
 from hf_cmal.evaluation.gap import gap_table
 from hf_cmal.evaluation.report import (
     HEADLINE,
@@ -19,7 +20,7 @@ from hf_cmal.evaluation.report import (
     write_pages,
 )
 from hf_cmal.evaluation.tables import result_table
-from tests.evaluation.written_results import ladder, without
+from tests.evaluation.written_results import compared_ladder, ladder, without
 
 LENGTH = {
     "by_source_length": {"bounds": [10], "rows": [60, 40], "systems": {"nat_xe": [30.0, 20.0]}},
@@ -98,6 +99,30 @@ def test_a_caption_names_no_seeds_where_the_figure_shows_one(tmp_path):
     page = results_page({"toy": tmp_path})
     assert "figures/toy-length.png" in page
     assert "Mean and range" not in page
+
+
+def test_a_caption_says_what_seconds_are_and_that_many_rewards_are_averaged(tmp_path):
+    def page(count, point):
+        curves = {f"e{n}": {"train": [point], "validation": []} for n in range(count)}
+        write_result(tmp_path, curves=curves)
+        return results_page({"toy": tmp_path})
+
+    timed = {"step": 10, "reward": 0.5, "seconds": 2.0}
+    assert "against updates and seconds](figures/" in page(2, timed)
+    assert "Seconds are those of forward passes" in page(2, timed)
+    assert "Seconds are" not in page(2, {"step": 10, "reward": 0.5})
+    assert "A reward is the mean of the last 10 logged points." in page(9, timed)
+    assert "A reward is" not in page(8, timed)
+
+
+def test_the_page_compares_the_systems_with_a_baseline_where_the_result_does(tmp_path):
+    compared = compared_ladder(1, {"sc": [1.0, 2.0]})
+    (tmp_path / "seed1.json").write_text(json.dumps(compared), encoding="utf-8")
+    page = results_page({"toy/estimators": tmp_path})
+    assert comparison_table([compared]) + "\n\n" + result_table(compared) in page
+    assert "## toy/estimators\n\n| system | BLEU | against ca |" in page
+    write_result(tmp_path)
+    assert "against ca" not in results_page({"toy/estimators": tmp_path})
 
 
 def test_a_result_without_lengths_and_curves_has_no_figures(tmp_path):

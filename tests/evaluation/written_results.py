@@ -31,3 +31,29 @@ def cells(table: str, system: str) -> list[str]:
     """The cells of a system's row in a Markdown table, without its name."""
     (line,) = [line for line in table.splitlines() if line.startswith(f"| {system} |")]
     return [cell.strip() for cell in line.strip("|").split("|")][1:]
+
+
+def compared_ladder(
+    seed: int, resampled: dict[str, list[float]], *, bleu: float = 21.0, difference: float = 0.5, **more
+) -> dict:
+    """A result with a baseline `ca` and `ca_postprocess`, and the systems whose resampled differences are
+    given; a postprocessed one is 1 BLEU better than `bleu`."""
+    student = {"kind": "student", "num_beams": 1, "repetition_rate": 0.125}
+    models = {name.removesuffix("_postprocess") for name in resampled}
+    systems = {"ca": {**student, "bleu": 20.0}, "ca_postprocess": {**student, "bleu": 25.0}}
+    for name in sorted(models):
+        systems[name] = {**student, "bleu": bleu}
+        systems[f"{name}_postprocess"] = {**student, "bleu": bleu + 1.0}
+    comparison = {
+        "baseline": "ca",
+        "signature": f"bs:{len(next(iter(resampled.values())))}",
+        "systems": {
+            name: {
+                "baseline": "ca_postprocess" if name.endswith("_postprocess") else "ca",
+                "difference": difference, "low": min(values), "high": max(values),
+                "resampled": " ".join(f"{value:.3f}" for value in values),
+            }
+            for name, values in resampled.items()
+        },
+    }  # fmt: skip
+    return {**ladder(seed), "systems": systems, "comparison": comparison, **more}

@@ -12,6 +12,7 @@ from hf_cmal.rewards import (
     GleuReward,
     MixtureReward,
     RepetitionReward,
+    RougeLReward,
     TextReward,
     score_written_out,
 )
@@ -37,6 +38,7 @@ def _decode(sentences):
 
 FREQUENCIES = DocumentFrequencies.from_references(REFERENCES * 2, eos_token_id=EOS)
 REWARDS = [GleuReward(), BleuReward(), CiderDReward(FREQUENCIES), GleuReward(count_eos=False)]
+REWARDS += [RougeLReward(), BleuReward(smoothing="coco", max_order=1)]
 REWARDS += [RepetitionReward(), MixtureReward([(1.0, GleuReward()), (0.5, RepetitionReward())])]
 REWARDS += [TextReward(_gleu_of_text, decode=_decode, name="gleu_of_text")]
 
@@ -147,3 +149,36 @@ def test_nothing_is_written_to_actions_or_edits():
     assert all(
         torch.equal(old, new) for old, new in zip(before, (actions, edits.words, edits.position), strict=True)
     )
+
+
+def test_more_n_grams_than_the_memory_of_cider_d_holds_change_no_score():
+    generator = torch.Generator().manual_seed(0)
+    actions = torch.randint(1, 5_000, (1, 2, 16), generator=generator)
+    position = torch.randint(0, 15, (1, 2, 2_000), generator=generator).sort(-1).values
+    words = torch.randint(1, 5_000, (1, 2, 2_000, 2), generator=generator)
+    edits = Edits(position=position, words=words, width=torch.full_like(position, 2), mask=position >= 0)
+    reference = actions[0, 0].tolist()
+    frequencies = DocumentFrequencies.from_references(
+        [[reference], [reference[:3]], [[1]]], eos_token_id=None
+    )
+    bound = CiderDReward(frequencies).bind(
+        [[reference]], torch.ones(1, 16, dtype=torch.bool), eos_token_id=None
+    )
+    ours, written = bound.score_edits(actions, edits), score_written_out(bound.score, actions, edits)
+    torch.testing.assert_close(ours, written, rtol=0, atol=1e-9)
+    assert ours.unique().numel() > 10
+
+
+@pytest.mark.parametrize("reward", REWARDS[:4], ids=lambda reward: reward.signature.rpartition("|v")[0])
+def test_two_threads_score_as_one(reward):
+    actions, edits = random_edits(4, 6, 40, seed=3)
+    bound = bind(reward, 6)
+    threads = torch.get_num_threads()
+    results = []
+    try:
+        for number in (1, 2):
+            torch.set_num_threads(number)
+            results.append((bound.score(actions), bound.score_edits(actions, edits)))
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(one, two) for one, two in zip(*results, strict=True))

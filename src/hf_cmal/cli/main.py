@@ -1,9 +1,10 @@
 """`hf-cmal`: the package's jobs as commands.
 
 `translate` turns sentences into another language; `train`, `distill` and `evaluate` run a recipe, `run` all
-recipes of a ladder; `publish` lays a model out for the Hub; `demo` shows what there is on small things. A
-mistake of the user ends in one line on stderr and exit code 2, never in a traceback. The work itself is done
-by the rooms below; training is imported only by the commands that train.
+recipes of a ladder; `document-frequencies` counts what the reward CIDEr-D weighs n-grams by; `publish` lays a
+model out for the Hub; `demo` shows what there is on small things. A mistake of the user ends in one line on
+stderr and exit code 2, never in a traceback. The work itself is done by the rooms below; training is imported
+only by the commands that need it.
 """
 
 import argparse
@@ -78,6 +79,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     ladder.set_defaults(run=_run_ladder)
 
+    frequencies = commands.add_parser(
+        "document-frequencies", help="count the document frequencies of the reward cider-d"
+    )
+    frequencies.add_argument("recipe", help="of stage cmal; its student's vocabulary and training references")
+    frequencies.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="values that replace the recipe's"
+    )
+    frequencies.add_argument(
+        "--output",
+        metavar="FILE",
+        help="default: training.document_frequencies of the recipe, else a file in its root",
+    )
+    frequencies.set_defaults(run=_document_frequencies)
+
     publish = commands.add_parser("publish", help="lay a trained folder out as the Hub repository it becomes")
     publish.add_argument("folder", help="a trained model, e.g. outputs/multi30k/06_cmal_ca_seed1")
     publish.add_argument("output", help="folder to write; its name is the model's")
@@ -135,6 +150,12 @@ def _run_ladder(options: argparse.Namespace) -> None:
     from hf_cmal.cli.run import run
 
     run(options.ladder, options.overrides)
+
+
+def _document_frequencies(options: argparse.Namespace) -> None:
+    from hf_cmal.cli.document_frequencies import document_frequencies
+
+    document_frequencies(options.recipe, options.overrides, output=options.output)
 
 
 def _publish(options: argparse.Namespace) -> None:

@@ -1,7 +1,8 @@
 """Rewards to gradients (CMAL Secs. 4.3-4.5).
 
-Reading order: base.py, constant.py, self_critical.py, leave_one_out.py, counterfactual.py, all_action.py. An
-outsider's estimator needs no entry here: it is named by its dotted path.
+Reading order: base.py, constant.py, self_critical.py, leave_one_out.py, counterfactual.py, all_action.py;
+then those that swap noise: arsm.py, arsm_samples.py, arsm_local.py, arsm_joint.py, ars.py, ars_draw.py.
+An outsider's estimator needs no entry here: it is named by its dotted path.
 """
 
 import importlib
@@ -10,6 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from hf_cmal.estimators.all_action import AllAction
+from hf_cmal.estimators.ars import Ar, Ars
+from hf_cmal.estimators.arsm_joint import JointArsm
+from hf_cmal.estimators.arsm_local import Arsm
 from hf_cmal.estimators.base import (
     Estimator,
     SamplingEstimator,
@@ -29,6 +33,10 @@ ESTIMATORS: dict[str, Callable[..., Estimator]] = {
     "leave_one_out": LeaveOneOut,
     "counterfactual": Counterfactual,
     "all_action": AllAction,
+    "ar": Ar,
+    "ars": Ars,
+    "arsm": Arsm,
+    "arsm_joint": JointArsm,
 }
 
 

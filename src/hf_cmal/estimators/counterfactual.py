@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hf_cmal.estimators.base import Surrogate, baseline_surrogate, check_rewards, sample_proposals
-from hf_cmal.sampling.proposals import Edits, Proposals
+from hf_cmal.sampling.proposals import OTHER, Edits, Proposals
 from hf_cmal.sampling.sample import sample_actions
 
 
@@ -30,6 +30,24 @@ def individual_counterfactuals(log_probs: Tensor, *, top_k: int) -> tuple[Tensor
     """
     top = log_probs.detach().topk(min(top_k, log_probs.shape[-1]), dim=-1)
     return top.indices, torch.where(top.values > -torch.inf, top.values.exp(), 0.0)
+
+
+def exact_counterfactuals(log_probs: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
+    """All words, for the baseline of CMAL Eq. (12): those that can change the reward, and one for all others.
+
+    Args:
+        log_probs: [B,N,V].
+        candidates: long [B,C], distinct and padded with `OTHER`, of a reward that says `other_is_exact`.
+
+    Returns:
+        words long [B,N,C+1] and their probabilities [B,N,C+1]. The last word is `OTHER` with the probability
+        of all words that are no candidates; other `OTHER` are padding, of probability 0.
+    """
+    words = candidates[:, None].expand(-1, log_probs.shape[1], -1)
+    probs = log_probs.detach().gather(-1, words.clamp(min=0)).exp().masked_fill(words == OTHER, 0.0)
+    others = (1.0 - probs.sum(-1, keepdim=True)).clamp(min=0.0)  # rounded, it could be negative
+    words = torch.nn.functional.pad(words, (0, 1), value=OTHER)
+    return words, torch.cat([probs, others], dim=-1)  # Eq. (12)
 
 
 def compositional_counterfactuals(words: Tensor, probs: Tensor, *, top_k: int) -> tuple[Tensor, Tensor]:
@@ -185,24 +203,39 @@ def split_edit_rewards(edit_rewards: Tensor, weights: CounterfactualWeights) -> 
 class Counterfactual:
     """Counterfactuals-critical multi-agent learning: CMAL Eq. (11), or with compositional agents Eq. (18).
 
-    An input costs at most S(1 + Nk + (N-1)k) rewards, and S(1 + Nk) without compositional agents.
+    An input costs at most S(1 + Nk + (N-1)k) rewards, and S(1 + Nk) without compositional agents. With
+    `exact` it costs S(1 + N(C+1)), where C words can change the reward.
 
     Args:
         top_k: the number of counterfactual words of an agent, and of pairs of words of a compositional agent.
-            The paper's are 2 (captions) and 1 (translation). At least V (V * V for pairs) is exact.
+            The paper's are 2 (captions) and 1 (translation). At least V (V * V for pairs) is exact. None is
+            2.
         compositional_weight: lambda in [0, 1]; 0 is Eq. (11), the paper's 0.5 is Eq. (18).
+        exact: the baseline of an agent is Eq. (12), over all words: the candidates of the reward, and `OTHER`
+            for the rest.
 
     Raises:
-        ValueError: if an option is out of range.
+        ValueError: an option is out of range; `exact` with `top_k` or compositional agents; in `propose`,
+            `exact` without candidates.
     """
 
-    def __init__(self, *, top_k: int = 2, compositional_weight: float = 0.0) -> None:
-        if top_k < 1:
+    def __init__(
+        self, *, top_k: int | None = None, compositional_weight: float = 0.0, exact: bool = False
+    ) -> None:
+        if top_k is not None and top_k < 1:
             raise ValueError(f"top_k must be at least 1, got {top_k}")
         if not 0.0 <= compositional_weight <= 1.0:
             raise ValueError(f"compositional_weight must be in [0, 1], got {compositional_weight}")
-        self.top_k = top_k
+        if exact and top_k is not None:
+            raise ValueError(f"exact sums over all words, got top_k={top_k} too; leave one of them out")
+        if exact and compositional_weight > 0.0:
+            raise ValueError(
+                f"exact is a baseline of single agents, got compositional_weight={compositional_weight}; "
+                "leave it 0, or leave exact out"
+            )
+        self.top_k = 2 if top_k is None else top_k
         self.compositional_weight = compositional_weight
+        self.exact = exact
 
     def propose(
         self,
@@ -216,7 +249,9 @@ class Counterfactual:
     ) -> Proposals:
         """See `Estimator.propose`."""
         actions = sample_actions(log_probs, num_samples, generator=generator)
-        return self.propose_from_actions(log_probs, agent_mask, actions, eos_token_id=eos_token_id)
+        return self.propose_from_actions(
+            log_probs, agent_mask, actions, eos_token_id=eos_token_id, candidates=candidates
+        )
 
     def propose_from_actions(
         self,
@@ -229,7 +264,7 @@ class Counterfactual:
     ) -> Proposals:
         """See `SamplingEstimator.propose_from_actions`."""
         samples = sample_proposals(log_probs, agent_mask, actions, eos_token_id=eos_token_id)
-        words, probs = individual_counterfactuals(log_probs, top_k=self.top_k)
+        words, probs = self._words(log_probs, candidates)
         pair_exists = existing_pairs(agent_mask)
         num_pairs = self.top_k if self.compositional_weight > 0.0 else 0
         pairs, pair_probs = compositional_counterfactuals(words, probs, top_k=num_pairs)
@@ -244,6 +279,16 @@ class Counterfactual:
         return replace(
             samples, edits=counterfactual_edits(words, pairs, weights, samples.alive), state=weights
         )
+
+    def _words(self, log_probs: Tensor, candidates: Tensor | None) -> tuple[Tensor, Tensor]:
+        if not self.exact:
+            return individual_counterfactuals(log_probs, top_k=self.top_k)
+        if candidates is None:
+            raise ValueError(
+                "exact=True needs the candidates of a reward that says other_is_exact, as GLEU and BLEU do; "
+                "with other rewards leave exact out and set top_k"
+            )
+        return exact_counterfactuals(log_probs, candidates)
 
     def surrogate(
         self,

@@ -21,11 +21,14 @@ from hf_cmal.evaluation.environment import describe_environment
 from hf_cmal.evaluation.latency import assert_float32, describe_latency, measure_latency
 from hf_cmal.evaluation.loading import is_student
 from hf_cmal.evaluation.own_sentences import check_own_sources, translate_own_sources, with_own_sources
+from hf_cmal.evaluation.paired_bootstrap import baselines_of, compare_with_baselines
 from hf_cmal.evaluation.scoring import decode_tokens, real_tokens, score_tokens
 from hf_cmal.evaluation.source_length import bucket_rows, check_bounds, score_buckets, source_lengths
 from hf_cmal.evaluation.systems import LoadedSystem, System, decode_rows, load_system, model_inputs
 from hf_cmal.metrics.tokens import repetition_rate
 from hf_cmal.tasks import Task
+
+BLEU = "bleu"
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,10 @@ class EvaluationOptions:
             of each bucket is measured where the sources are texts. Empty: no buckets.
         own_sources: sentences that one wrote oneself; their translations are published with the result.
         curves: name -> folder of a trained stage, whose training curve goes into the result.
+        baseline: the system with whose model every other system's BLEU is compared, each with the same
+            postprocessing; None compares nothing.
+        only: names of the systems that are measured and of their curves, e.g. those that a seed was trained
+            with; empty: all.
     """
 
     split: str = "test"
@@ -54,6 +61,8 @@ class EvaluationOptions:
     length_bounds: tuple[int, ...] = (10, 15, 20, 25)
     own_sources: tuple[str, ...] = ()
     curves: dict[str, str] = field(default_factory=dict)
+    baseline: str | None = None
+    only: tuple[str, ...] = ()
 
 
 def evaluate_systems(
@@ -67,15 +76,18 @@ def evaluate_systems(
 
     Returns:
         The result (numbers, signatures, one's own sentences, environment) and the examples (sentences of the
-        split). The result has `by_source_length`, `own_sources` and `curves` where the options ask for them.
+        split). The result has `comparison`, `by_source_length`, `own_sources` and `curves` where the options
+        ask for them.
 
     Raises:
-        ValueError: no systems, an unknown rival, a number below 1, bounds that do not rise, sentences for a
-            task that reads none, or a system that cannot decode as asked.
+        ValueError: no systems, an unknown name, a number below 1, bounds that do not rise, sentences for a
+            task that reads none, a baseline for a task without BLEU, or a system that cannot decode as asked.
         FileNotFoundError: a curve's folder holds no trained stage.
     """
     reads_text = SOURCE in rows.column_names
+    options = _selected(options)
     _check(options)
+    compared = _compared(options, task)
     check_own_sources(options.own_sources, task=task, reads_text=reads_text)
     curves = {name: read_curve(name, folder) for name, folder in options.curves.items()}
     loaded = {
@@ -101,6 +113,12 @@ def evaluate_systems(
     if options.rival is not None:
         result["latency"] = _time_systems(loaded, systems, options, device=device)
     result["systems"] = systems
+    if options.baseline is not None:
+        signature = systems[options.baseline]["bleu_signature"]
+        result["comparison"] = {
+            "baseline": options.baseline,
+            **compare_with_baselines(compared, texts, rows[REFERENCES], bleu_signature=signature),
+        }
     if reads_text and options.length_bounds:
         first = next(iter(loaded.values()))  # one tokenizer's buckets for all systems
         lengths = source_lengths(first.tokenizer, rows[SOURCE])
@@ -112,6 +130,34 @@ def evaluate_systems(
     if curves:
         result["curves"] = curves
     return {**result, **describe_environment()}, examples
+
+
+def _selected(options: EvaluationOptions) -> EvaluationOptions:
+    """The options with only the systems and curves that `only` names."""
+    if not options.only:
+        return options
+    if unknown := [name for name in options.only if name not in options.systems]:
+        raise ValueError(
+            f"evaluation.only names {', '.join(unknown)}; legal values: {', '.join(options.systems)}"
+        )
+    return replace(
+        options,
+        systems={name: system for name, system in options.systems.items() if name in options.only},
+        curves={name: folder for name, folder in options.curves.items() if name in options.only},
+    )
+
+
+def _compared(options: EvaluationOptions, task: Task) -> dict[str, str]:
+    """System -> its baseline."""
+    if options.baseline is None:
+        return {}
+    if task.main_score != BLEU:
+        raise ValueError(
+            f"evaluation.baseline is {options.baseline!r}, but differences are of BLEU and the task "
+            f"{task.name} is measured by {task.main_score}; set it to null"
+        )
+    systems = {name: (one.model, one.remove_consecutive_duplicates) for name, one in options.systems.items()}
+    return baselines_of(systems, options.baseline)
 
 
 def _check(options: EvaluationOptions) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hf_cmal.evaluation.curves import last_mean
 from hf_cmal.evaluation.source_length import bucket_labels
 from hf_cmal.evaluation.tables import column_title
 
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Results = Sequence[Mapping[str, Any]]
-Line = tuple[list[int], list[float]]  # updates, values
+Line = tuple[list[float], list[float]]  # updates or seconds, values
 
-SIZE = (7.2, 3.4)  # inches
+SIZE = (7.2, 3.4)  # inches, of a row of panels
 DPI = 100
-MOST_NAMES_INSIDE = 8  # of the lines of a panel; more stand beside it
+MOST_NAMES_INSIDE = 8  # of the lines of a panel; more stand outside
+COLOURS = (*(f"C{number}" for number in range(10)), "black", "gold", "navy", "lime", "salmon", "teal")
+AXES = {"step": "updates", "seconds": "seconds of training"}  # key of a point -> what it is
 
 
 def figure_names(results: Results, title: str) -> dict[str, str]:
@@ -84,17 +87,18 @@ def length_series(results: Results) -> dict[str, list[list[float]]]:
     return series
 
 
-def curve_points(results: Results, part: str, value: str) -> dict[str, list[Line]]:
-    """Curves: name -> for every result that has it (updates, values).
+def curve_points(results: Results, part: str, value: str, *, against: str = "step") -> dict[str, list[Line]]:
+    """Curves: name -> for every result that has it (updates or seconds, values).
 
     Args:
         part: `train` or `validation`.
         value: a key of its points; a curve without it is left out.
+        against: a key of `AXES`; likewise.
     """
     curves: dict[str, list[Line]] = {}
     for result in results:
         for name, curve in result.get("curves", {}).items():
-            points = [(point["step"], point[value]) for point in curve[part] if value in point]
+            points = [(one[against], one[value]) for one in curve[part] if {against, value} <= one.keys()]
             if points:
                 curves.setdefault(name, []).append(([x for x, _ in points], [y for _, y in points]))
     return curves
@@ -127,21 +131,44 @@ def draw_length(figure: "Figure", results: Results) -> None:
 
 
 def draw_curves(figure: "Figure", results: Results) -> None:
-    """Against the updates: the reward of the sampled sentences, and the main score on validation; a line per
-    curve and result, the lines of one curve in one colour."""
+    """The reward of the sampled sentences, and the main score on validation; a line per curve and result, the
+    lines of one curve in one colour.
+
+    Against the updates, in one row; where training was timed, each in a row of its own, against the updates
+    and against the seconds.
+    """
     panels = _panels(results)
-    names = list(dict.fromkeys(name for result in results for name in result.get("curves", {})))
-    for place, (title, curves) in enumerate(panels.items(), start=1):
-        axes = figure.add_subplot(1, len(panels), place)
+    names = curve_names(results)
+    timed = is_timed(results)
+    titles = list(dict.fromkeys(title for title, _ in panels))
+    rows, columns = (len(titles), len(AXES)) if timed else (1, len(titles))
+    figure.set_size_inches(SIZE[0], SIZE[1] * rows)
+    for (title, against), curves in panels.items():
+        place = titles.index(title)
+        if timed:
+            place = columns * place + list(AXES).index(against)
+        axes = figure.add_subplot(rows, columns, place + 1)
         for name, lines in curves.items():
-            for number, (updates, values) in enumerate(lines):
+            for number, (where, values) in enumerate(lines):
                 axes.plot(
-                    updates, values, label=None if number else name, marker="o", markersize=2, linewidth=1,
-                    color=f"C{names.index(name) % 10}",
+                    where, values, label=None if number else name, marker="o", markersize=2, linewidth=1,
+                    color=COLOURS[names.index(name) % len(COLOURS)],
                 )  # fmt: skip
-        axes.set_xlabel("updates")
+        axes.set_xlabel(AXES[against])
         axes.set_ylabel(title)
-        _finish(figure, axes)
+        _tidy(axes)
+    if len(names) <= MOST_NAMES_INSIDE:
+        for axes in figure.axes:
+            axes.legend(fontsize=7, frameon=False)
+        return
+    handles = {
+        label: line
+        for axes in figure.axes
+        for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        handles.values(), handles.keys(), fontsize=7, frameon=False, ncols=4, loc="outside lower center"
+    )
 
 
 DRAWERS: dict[str, Callable[["Figure", Results], None]] = {"length": draw_length, "curves": draw_curves}
@@ -169,20 +196,46 @@ def write_png(draw: Callable[["Figure", Results], None], results: Results, path:
         figure.savefig(path, format="png", metadata={"Software": None})
 
 
-def _panels(results: Results) -> dict[str, dict[str, list[Line]]]:
-    """Title -> curves, of the panels that have any."""
+def curve_names(results: Results) -> list[str]:
+    """The names of all curves, in the order of the results."""
+    return list(dict.fromkeys(name for result in results for name in result.get("curves", {})))
+
+
+def is_timed(results: Results) -> bool:
+    """Whether there is a curve to draw against the seconds."""
+    return any(against == "seconds" for _, against in _panels(results))
+
+
+def averages_rewards(results: Results) -> bool:
+    """Whether rewards are drawn as `last_mean`: as many curves as they are logged cannot be told apart."""
+    return len(curve_names(results)) > MOST_NAMES_INSIDE
+
+
+def _panels(results: Results) -> dict[tuple[str, str], dict[str, list[Line]]]:
+    """(Title, key of `AXES`) -> curves, of the panels that have any."""
     score = results[0]["main_score"]
-    panels = {
-        "reward of the samples": curve_points(results, "train", "reward"),
-        f"validation {column_title(score)}": curve_points(results, "validation", score),
-    }
-    return {title: curves for title, curves in panels.items() if curves}
+    panels = {}
+    for against in AXES:
+        rewards = curve_points(results, "train", "reward", against=against)
+        if averages_rewards(results):
+            rewards = {
+                name: [(where, last_mean(values)) for where, values in lines]
+                for name, lines in rewards.items()
+            }
+        panels["reward of the samples", against] = rewards
+        scores = curve_points(results, "validation", score, against=against)
+        panels[f"validation {column_title(score)}", against] = scores
+    return {panel: curves for panel, curves in panels.items() if curves}
 
 
 def _finish(figure: "Figure", axes: "Axes") -> None:
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
+    _tidy(axes)
     if len(axes.get_legend_handles_labels()[1]) > MOST_NAMES_INSIDE:
         figure.legend(fontsize=7, frameon=False, loc="outside right center")
     else:
         axes.legend(fontsize=7, frameon=False)
+
+
+def _tidy(axes: "Axes") -> None:
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)

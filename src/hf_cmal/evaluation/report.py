@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hf_cmal.evaluation.comparison import comparison_table
+from hf_cmal.evaluation.curves import LAST_POINTS
 from hf_cmal.evaluation.gap import gap_table
-from hf_cmal.evaluation.plots import figure_names, write_figures
+from hf_cmal.evaluation.plots import averages_rewards, figure_names, is_timed, write_figures
 from hf_cmal.evaluation.repeated_words import sentences_table
 from hf_cmal.evaluation.tables import column_title, result_table, seeds
 
@@ -27,7 +29,7 @@ CAPTIONS = {
     ),
     "curves": (
         "curves",
-        "Reward while training and {score} on the validation split, against updates",
+        "Reward while training and {score} on the validation split, against updates{timed}",
         "Training: the mean reward of the sampled sentences, and the score on the validation split.",
         "A line for each",
     ),
@@ -71,10 +73,8 @@ def results_page(folders: Mapping[str, Path]) -> str:
 
 
 def _section(results: Sequence[Mapping[str, Any]], title: str) -> list[str]:
-    gap = gap_table(results)
-    parts = [result_table(*results), ""]
-    if gap is not None:
-        parts += [gap, ""]
+    tables = (comparison_table(results), result_table(*results), gap_table(results))
+    parts = [part for table in tables if table is not None for part in (table, "")]
     return [*parts, *_settings(results[0]), *_figures(results, title), *_own_sentences(results)]
 
 
@@ -98,10 +98,19 @@ def _figures(results: Sequence[Mapping[str, Any]], title: str) -> list[str]:
     for kind, name in figure_names(results, title).items():
         key, alternative, caption, several = CAPTIONS[kind]
         drawn = [result for result in results if key in result]
+        timed = kind == "curves" and is_timed(results)
+        if timed:
+            caption += (
+                " Seconds are those of forward passes, rewards and backward passes; the optimizer, the data "
+                "and the evaluation come on top."
+            )
+        if kind == "curves" and averages_rewards(results):
+            caption += f" A reward is the mean of the last {LAST_POINTS} logged points."
         if len(drawn) > 1:
             caption += f" {several} of {seeds(drawn)}."
         score = column_title(results[0]["main_score"])
-        parts += ["", f"![{alternative.format(score=score)}]({FIGURES}/{name})", "", caption]
+        alternative = alternative.format(score=score, timed=" and seconds" if timed else "")
+        parts += ["", f"![{alternative}]({FIGURES}/{name})", "", caption]
     return parts
 
 

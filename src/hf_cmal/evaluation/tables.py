@@ -42,7 +42,7 @@ def result_table(*results: Mapping[str, Any]) -> str:
     for name in names:
         measured = [result for result in results if name in result["systems"]]
         rows = [result["systems"][name] for result in measured]
-        cells = [_cell(column, [row[column] for row in rows if column in row]) for column in columns]
+        cells = [score_cell(column, [row[column] for row in rows if column in row]) for column in columns]
         lines.append(f"| {row_name(name, measured, results)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -72,7 +72,8 @@ def digits(score: str) -> int:
     return 3 if score in ("cider", "rouge_l", "bleu_4") else 1
 
 
-def _cell(column: str, values: Sequence[float]) -> str:
+def score_cell(column: str, values: Sequence[float]) -> str:
+    """The values of a column of `COLUMNS`, one of each seed, as they stand in a table; none are a dash."""
     if not values:
         return "-"
     if column in AS_PERCENT:

@@ -1,9 +1,10 @@
 """Joint actions to rewards: the numbers that CMAL maximises (Sec. 4.2, the team reward).
 
 Reading order: `base.py` (what a reward is), `gleu.py`, `bleu.py`, `cider.py`, `repetition.py` (options and
-definitions), `mixture.py` (weighted sums), `text.py` (any function on strings), `references.py` and
-`bound.py` (a batch), `tables.py` and `ngrams.py` (the kernels). A new reward is one file and one line in
-REWARDS; one outside this package is named by a dotted path. Reported scores are in `metrics`.
+definitions), `document_frequencies.py` (of CIDEr-D), `mixture.py` (weighted sums), `text.py` (any function on
+strings), `references.py`, `rows.py` and `bound.py` (a batch), `tables.py`, `ngrams.py` and `lcs.py` (the
+kernels). A new reward is one file and one line in REWARDS, whose entries work on token ids alone; others are
+named by a dotted path, as is METEOR, a Java program (`meteor.py`). Reported scores are in `metrics`.
 """
 
 import inspect
@@ -14,10 +15,12 @@ from typing import Any, cast
 
 from hf_cmal.rewards.base import BoundReward, Reward, score_written_out
 from hf_cmal.rewards.bleu import BleuReward
-from hf_cmal.rewards.cider import CiderDReward, DocumentFrequencies
+from hf_cmal.rewards.cider import CiderDReward
+from hf_cmal.rewards.document_frequencies import DocumentFrequencies
 from hf_cmal.rewards.gleu import GleuReward
 from hf_cmal.rewards.mixture import MixtureReward, parse_mixture
 from hf_cmal.rewards.repetition import RepetitionReward
+from hf_cmal.rewards.rouge import RougeLReward
 from hf_cmal.rewards.text import Decode, TextReward, word_gleu
 
 __all__ = [
@@ -30,16 +33,19 @@ __all__ = [
     "REWARDS",
     "RepetitionReward",
     "Reward",
+    "RougeLReward",
     "TextReward",
     "get_reward",
     "score_written_out",
     "word_gleu",
 ]
 
+METEOR = "hf_cmal.rewards.meteor.MeteorReward"
 REWARDS: dict[str, Callable[..., Reward]] = {
     "gleu": GleuReward,
     "cider-d": CiderDReward,
     "bleu": BleuReward,
+    "rouge-l": RougeLReward,
     "repetition": RepetitionReward,
 }
 
@@ -104,7 +110,10 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 
 def _load(path: str) -> Callable[..., Reward]:
     module_name, _, attribute = path.rpartition(".")
-    legal = f"legal names: {', '.join(REWARDS)}, or a dotted path 'package.module.attribute'"
+    legal = (
+        f"legal names: {', '.join(REWARDS)}, or a dotted path 'package.module.attribute', e.g. {METEOR} "
+        "(which needs Java)"
+    )
     if not module_name:
         raise ValueError(f"unknown reward {path!r}; {legal}")
     try:

@@ -3,7 +3,9 @@
 Geometric mean of clipped n-gram precisions times the brevity penalty against the closest reference length.
 Effective order: a sentence of 1 to 3 words is judged by the n-grams it has. An order without match is
 smoothed as in NIST's mteval-v13a: the i-th of them counts 1 / (2^i x n-grams), sacrebleu's `exp`. Equal to
-sacrebleu's sentence BLEU / 100. This is not the reported corpus BLEU, see `hf_cmal.metrics.bleu`.
+sacrebleu's sentence BLEU / 100. With `coco`, equal to pycocoevalcap's, which knows no effective order and
+only keeps a precision of 0 from dividing by it. This is not the reported corpus BLEU, see
+`hf_cmal.metrics.bleu`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +15,10 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from hf_cmal.rewards.base import package_version
-from hf_cmal.rewards.bound import BoundNgramReward, bind_ngrams, check_max_order, yes_or_no
-from hf_cmal.rewards.tables import BLEU
+from hf_cmal.rewards.bound import BoundKernelReward, bind_ngrams, check_max_order, yes_or_no
+from hf_cmal.rewards.tables import BLEU, BLEU_COCO
+
+SMOOTHINGS = {"exp": BLEU, "coco": BLEU_COCO}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +27,7 @@ class BleuReward:
 
     Args:
         max_order: the longest n-gram.
+        smoothing: "exp" (sacrebleu) or "coco" (pycocoevalcap).
         count_eos: eos counts as a word where `bind` is given its id.
 
     Example:
@@ -34,15 +39,21 @@ class BleuReward:
     name: ClassVar[str] = "bleu"
 
     max_order: int = 4
+    smoothing: str = "exp"
     count_eos: bool = True
 
     def __post_init__(self) -> None:
         check_max_order(self.max_order)
+        if self.smoothing not in SMOOTHINGS:
+            raise ValueError(f"smoothing is {self.smoothing!r}; legal values: {', '.join(SMOOTHINGS)}")
 
     @property
     def signature(self) -> str:
         eos = yes_or_no(self.count_eos)
-        return f"bleu|n:{self.max_order}|smooth:exp|eff:yes|eos:{eos}|v:{package_version()}"
+        effective = yes_or_no(self.smoothing == "exp")
+        return (
+            f"bleu|n:{self.max_order}|smooth:{self.smoothing}|eff:{effective}|eos:{eos}|v:{package_version()}"
+        )
 
     def bind(
         self,
@@ -51,10 +62,10 @@ class BleuReward:
         *,
         eos_token_id: int | None,
         columns: Mapping[str, Sequence[Any]] | None = None,
-    ) -> BoundNgramReward:
+    ) -> BoundKernelReward:
         """See `Reward.bind`. Words that no reference contains are all worth the same: `other_is_exact`."""
         return bind_ngrams(
-            BLEU,
+            SMOOTHINGS[self.smoothing],
             references,
             agent_mask,
             eos_token_id=eos_token_id,

@@ -2,8 +2,8 @@
 
 n = 1..4, sigma = 6, clipped tf-idf similarity, mean over references, times 10: pycocoevalcap's `Cider`, with
 document frequencies that are given instead of counted on the evaluated images. In the reward they come from
-the training references, eos included (else captions learn to end in "with a"); the reported metric is
-`hf_cmal.metrics.captions`.
+the training references, eos included (else captions learn to end in "with a"): `document_frequencies.py`. The
+reported metric is `hf_cmal.metrics.captions`.
 """
 
 import warnings
@@ -11,81 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from hf_cmal.rewards.base import package_version
-from hf_cmal.rewards.bound import BoundNgramReward, bind_ngrams, yes_or_no
-from hf_cmal.rewards.ngrams import build_trie
-from hf_cmal.rewards.references import pack_references
+from hf_cmal.rewards.bound import BoundKernelReward, bind_ngrams, yes_or_no
+from hf_cmal.rewards.document_frequencies import MAX_ORDER, DocumentFrequencies
 from hf_cmal.rewards.tables import CIDER_D, DocumentTable
-
-MAX_ORDER = 4
-
-
-@dataclass(frozen=True, kw_only=True)
-class DocumentFrequencies:
-    """How many documents (the references of one image) contain an n-gram of order 1 to 4. Made by
-    `from_references`.
-
-    Attributes:
-        keys, children: the trie of all n-grams, see `ngrams.py`.
-        counts: int64 [nodes], documents that contain a node's n-gram.
-        num_documents: number of images.
-        eos_token_id: the word that was counted at the end of every reference; None where none was.
-        name: where they come from, for the signature.
-    """
-
-    keys: NDArray[np.int64] = field(repr=False)
-    children: NDArray[np.int32] = field(repr=False)
-    counts: NDArray[np.int64] = field(repr=False)
-    num_documents: int
-    eos_token_id: int | None
-    name: str
-
-    @classmethod
-    def from_references(
-        cls,
-        references: Sequence[Sequence[Sequence[int]]],
-        *,
-        eos_token_id: int | None,
-        count_eos: bool = True,
-        name: str = "train",
-    ) -> "DocumentFrequencies":
-        """Counts n-grams.
-
-        Args:
-            references: per image a list of references, each a list of token ids without eos.
-            eos_token_id: appended to each reference where `count_eos`; ends a reference where it stands in
-            one. count_eos: must agree with the reward's option. name: appears in the reward's signature,
-            `df:train(29000)`.
-
-        Raises:
-            ValueError: no images, an image without reference, or an empty reference.
-        """
-        if len(references) == 0:
-            raise ValueError("document frequencies of no image: give the references of the training images")
-        packed = pack_references(references, eos_token_id=eos_token_id, count_eos=count_eos)
-        roots = np.zeros_like(packed.input_of)
-        keys, children, counts = build_trie(
-            packed.words, packed.offsets, roots, packed.input_of, 1, MAX_ORDER
-        )
-        return cls(
-            keys=keys,
-            children=children,
-            counts=counts,
-            num_documents=packed.num_inputs,
-            eos_token_id=eos_token_id if count_eos else None,
-            name=name,
-        )
-
-    def table(self) -> DocumentTable:
-        """The same as inverse frequencies, log(images / documents); an n-gram that was never seen counts as
-        seen once.
-        """
-        unseen = float(np.log(self.num_documents))
-        return DocumentTable(self.keys, self.children, unseen - np.log(np.maximum(self.counts, 1)), unseen)
 
 
 @dataclass(frozen=True)
@@ -139,7 +70,7 @@ class CiderDReward:
         *,
         eos_token_id: int | None,
         columns: Mapping[str, Sequence[Any]] | None = None,
-    ) -> BoundNgramReward:
+    ) -> BoundKernelReward:
         """See `Reward.bind`. A word that no reference contains changes the score by its document frequency,
         hence `other_is_exact` is False; OTHER is scored as a word that was never seen.
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from hf_cmal.rewards.base import package_version
-from hf_cmal.rewards.bound import BoundNgramReward, bind_ngrams, check_max_order, yes_or_no
+from hf_cmal.rewards.bound import BoundKernelReward, bind_ngrams, check_max_order, yes_or_no
 from hf_cmal.rewards.tables import GLEU
 
 
@@ -50,7 +50,7 @@ class GleuReward:
         *,
         eos_token_id: int | None,
         columns: Mapping[str, Sequence[Any]] | None = None,
-    ) -> BoundNgramReward:
+    ) -> BoundKernelReward:
         """See `Reward.bind`. Words that no reference contains are all worth the same: `other_is_exact`."""
         return bind_ngrams(
             GLEU,

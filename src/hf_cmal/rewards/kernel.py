@@ -27,13 +27,34 @@ def _warn_uncached() -> None:
     )
 
 
-def kernel(function: Function) -> Function:
-    """Compiles `function` at its first call. Warns once, and goes on uncached, where no cache can be kept."""
+def _compile(function: Function, **options: Any) -> Function:
+    options = {"nogil": True, "error_model": "numpy", **options}
     try:
-        compiled = numba.njit(function, cache=True, nogil=True, error_model="numpy")
+        compiled = numba.njit(function, cache=True, **options)
     except RuntimeError as error:
         if "cannot cache function" not in str(error):
             raise
         _warn_uncached()
-        compiled = numba.njit(function, nogil=True, error_model="numpy")
+        compiled = numba.njit(function, **options)
     return cast(Function, compiled)
+
+
+def kernel(function: Function) -> Function:
+    """Compiles `function` at its first call. Warns once, and goes on uncached, where no cache can be kept."""
+    return _compile(function)
+
+
+def kernel_without_allocation(function: Function) -> Function:
+    """As `kernel`, for one that makes no array, nor do its parts: nothing is counted to be freed.
+
+    Otherwise numba counts references whenever an array is taken from a tuple, at ten times the price of an
+    n-gram.
+    """
+    return _compile(function, _nrt=False)
+
+
+def part(function: Function) -> Function:
+    """A part of a kernel, compiled into those that call it: a call with a dozen arrays costs more than the
+    work.
+    """
+    return cast(Function, numba.njit(function, nogil=True, error_model="numpy", forceinline=True))

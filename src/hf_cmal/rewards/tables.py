@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-GLEU, BLEU, CIDER_D, REPETITION = 0, 1, 2, 3
+GLEU, BLEU, BLEU_COCO, CIDER_D = 0, 1, 2, 3
 NO_EOS = -2  # no word is -2: everything negative is read as OTHER, -1
 EMPTY = -1
 
@@ -29,43 +29,67 @@ class DocumentTable(NamedTuple):
 
 
 class ReferenceTable(NamedTuple):
-    """A trie with root b for input b; postings of a node: the references that contain its n-gram, how often,
-    and tf-idf.
-    """
+    """A trie with root b for input b; postings of a node: what its n-gram can match, as often as `count`."""
 
     keys: Ints
     children: NDArray[np.int32]
     posting_offsets: Ints  # [nodes + 1]
-    posting_reference: Ints  # [postings], index over all references of the batch
+    posting_total: Ints  # [postings], which of the input's references, or 0 where any will do
     posting_count: Ints  # [postings]
     posting_weight: Floats  # [postings], count x idf
-    max_count: Ints  # [nodes], over the references
     first_reference: Ints  # [B + 1]
     lengths: Ints  # [references], in words
-    norms: Floats  # [references, max_order], of the tf-idf vectors
+    inverse_norms: Floats  # [references, max_order], of the tf-idf vectors; 0 where there is none
 
 
 class Binding(NamedTuple):
-    """All that a sentence of input b is scored by."""
+    """All that the n-gram rewards score a sentence of input b by."""
 
-    kind: int  # GLEU, BLEU, CIDER_D or REPETITION
+    kind: int  # GLEU, BLEU, BLEU_COCO or CIDER_D
     references: ReferenceTable
     documents: DocumentTable
-    agent_mask: NDArray[np.bool_]  # [B, N]
-    eos: int  # NO_EOS where no word ends a sentence
-    count_eos: bool
     max_order: int
     sigma: float
 
 
-class Scratch(NamedTuple):
-    """Memory that one thread reuses for each sentence."""
+class Rows(NamedTuple):
+    """Joint actions as sentences; the agents of an input stand first."""
 
-    sentence: Ints  # [N]
-    counts: Ints  # [nodes of the reference table], all 0 between sentences
-    touched: Ints  # [N * max_order]
-    matches: Ints  # [references of one input]
-    similarity: Floats  # [references of one input, max_order]
-    keys: Ints  # a trie of the sentence itself, for n-grams that no reference contains
+    words: Ints  # [B, R, N], -1 for every word below 0
+    num_agents: Ints  # [B]
+    read: Ints  # [B, R], positions up to and with the first eos
+    length: Ints  # [B, R], words of the sentence: less than those read where the eos is no word
+
+
+class PlannedEdits(NamedTuple):
+    """Edits [B, S, M] of the first S rows, and what they do to the sentence."""
+
+    position: Ints
+    words: Ints  # [B, S, M, 2]
+    width: Ints
+    read: Ints  # as of the edited row; -1 where it is masked or changes no word of the sentence
+    length: Ints
+
+
+class Scratch(NamedTuple):
+    """Memory of one thread, for one sentence at a time.
+
+    `totals` is all that a score is made of: the matches [references, order] of GLEU, [1, order] of BLEU; of
+    CIDEr-D the similarities [references, order], in the last row but one the squared norm of each order, and
+    in the last the number of its n-grams that have a weight. Counts are exact in float64.
+    """
+
+    row: Ints  # [N], the words, edited in place
+    nodes: Ints  # [N, order], of the n-grams that start at each word of the unedited row; -1 where none is
+    counts: Ints  # how often the sentence has a node's n-gram, all 0 between sentences
+    totals: Floats
+    unedited: Floats  # the totals of the sentence
+    emptied: Floats  # and without the n-grams that cover the edited words
+    covered: Ints  # the nodes of these
+    changed: Ints  # the nodes that one edit takes away or adds
+    penalties: Floats  # of CIDEr-D, by the difference of lengths
+    keys: Ints  # of CIDEr-D: the n-grams of one input's sentences seen so far, a trie with root 0
     children: NDArray[np.int32]
-    nodes: Ints  # [N * max_order + 1, 4]: term frequency, document node, reference node, order
+    num_nodes: Ints  # [1]
+    own_nodes: Ints  # [nodes, 2], where the n-gram stands among the references' and the documents'
+    own_weights: Floats  # [nodes], inverse document frequency

@@ -10,6 +10,7 @@ from typing import Any
 
 from transformers import Seq2SeqTrainingArguments
 
+from hf_cmal.training.document_frequencies import check_document_frequencies
 from hf_cmal.training.schedules import LEARNING_RATE_RULES
 
 
@@ -106,6 +107,13 @@ class CmalTrainingArguments(SequenceTrainingArguments):
     reward: str = field(
         default="gleu", metadata={"help": "a name of REWARDS, or a dotted path to a callable"}
     )
+    document_frequencies: str | None = field(
+        default=None,
+        metadata={
+            "help": "file of cider-d's document frequencies (`hf-cmal document-frequencies` makes it); None: "
+            "counted on the training references, and kept in output_dir"
+        },
+    )
     estimator: str = field(
         default="counterfactual", metadata={"help": "a name of ESTIMATORS, or a dotted path"}
     )
@@ -115,6 +123,10 @@ class CmalTrainingArguments(SequenceTrainingArguments):
     )
     compositional_weight: float = field(
         default=0.0, metadata={"help": "lambda of Eq. (17): 0 is Eq. (11), 0.5 is the paper's Eq. (18)"}
+    )
+    estimator_options: Any = field(
+        default=None,
+        metadata={"help": "further options of the estimator by name, e.g. {exact: true}; None: its defaults"},
     )
     num_samples: int = field(
         default=5, metadata={"help": "sentences sampled per input, Secs. 5.1.2 and 6.1.2"}
@@ -135,6 +147,12 @@ class CmalTrainingArguments(SequenceTrainingArguments):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.estimator_options is not None and not isinstance(self.estimator_options, dict):
+            raise ValueError(
+                f"estimator_options is {self.estimator_options!r}; give names and values, e.g. "
+                "{exact: true}"
+            )
+        check_document_frequencies(self.document_frequencies, reward=self.reward)
         if self.num_samples < 1:
             raise ValueError(f"num_samples is {self.num_samples}; give 1 or more (the paper: 5)")
         if not self.temperature > 0:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.trainer_utils import TrainOutput
 
 from hf_cmal.data.columns import REFERENCE_IDS, REFERENCES
 from hf_cmal.estimators import get_estimator
@@ -22,10 +23,16 @@ from hf_cmal.metrics.tokens import length_accuracy, repetition_rate
 from hf_cmal.models.nag.sequences_nag import alive_mask
 from hf_cmal.rewards import get_reward
 from hf_cmal.rewards.base import Reward
-from hf_cmal.rewards.cider import DocumentFrequencies
-from hf_cmal.rewards.mixture import parse_mixture
+from hf_cmal.rewards.document_frequencies import DocumentFrequencies
 from hf_cmal.sampling.proposals import Proposals
 from hf_cmal.training.arguments import CmalTrainingArguments
+from hf_cmal.training.document_frequencies import (
+    DOCUMENT_FREQUENCIES,
+    count_document_frequencies,
+    counted_eos,
+    load_document_frequencies,
+    needs_document_frequencies,
+)
 from hf_cmal.training.sequence_trainer import SequenceTrainer, model_inputs, source_lengths
 
 ESTIMATOR_STATE = "estimator_state.json"
@@ -60,10 +67,10 @@ class CmalTrainer(SequenceTrainer):
                 f"CMAL trains a student (model_type cmal_nag), got {self.model.config.model_type!r}; make "
                 "one from a teacher with init_student_from_teacher"
             )
-        config = self.model.config
-        self.eos_token_id: int | None = config.eos_token_id if config.length_mode == "fixed" else None
+        self.eos_token_id = counted_eos(self.model.config)
         self.decode = decode
         self.estimator = estimator if estimator is not None else estimator_from_arguments(self.args)
+        self._counted: DocumentFrequencies | None = None
         self.reward = reward if reward is not None else self._reward_from_arguments()
         if self.args.log_completions_steps is not None and decode is None:
             raise ValueError("log_completions_steps needs `decode`, e.g. the tokenizer's batch_decode")
@@ -72,11 +79,20 @@ class CmalTrainer(SequenceTrainer):
 
     def _reward_from_arguments(self) -> Reward:
         options: dict[str, Any] = {}
-        if any(name == "cider-d" for _, name in parse_mixture(self.args.reward)):
-            options["document_frequencies"] = DocumentFrequencies.from_references(
-                self.train_dataset[REFERENCE_IDS], eos_token_id=self.eos_token_id
-            )
+        if needs_document_frequencies(self.args.reward):
+            student = (self.model.config, self.processing_class)
+            if self.args.document_frequencies is None:
+                self._counted = count_document_frequencies(self.train_dataset[REFERENCE_IDS], *student)
+                options["document_frequencies"] = self._counted
+            else:
+                path = self.args.document_frequencies
+                options["document_frequencies"] = load_document_frequencies(path, *student)
         return get_reward(self.args.reward, decode=self.decode, **options)
+
+    def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
+        if self._counted is not None and self.args.should_save:
+            self._counted.save(Path(self.args.output_dir) / DOCUMENT_FREQUENCIES)
+        return super().train(*args, **kwargs)
 
     # ---- one step ---
 
@@ -233,7 +249,7 @@ def estimator_from_arguments(args: CmalTrainingArguments) -> Estimator:
     Raises:
         ValueError: an option is set that the estimator does not have.
     """
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = dict(args.estimator_options or {})
     if args.top_k is not None:
         options["top_k"] = args.top_k
     if args.compositional_weight != 0.0:

@@ -19,6 +19,7 @@ from yaml import YAMLError
 from hf_cmal.evaluation.evaluate import EvaluationOptions
 from hf_cmal.tasks import ModelOptions, get_task
 from hf_cmal.training.arguments import CmalTrainingArguments, XeTrainingArguments
+from hf_cmal.training.document_frequencies import check_document_frequencies
 
 RESOLVED_RECIPE = "recipe.yaml"
 TRAINING_ARGUMENTS = {
@@ -129,6 +130,12 @@ def parse_recipe(plain: dict[str, Any], *, where: str) -> Recipe:
     elif training:
         raise ValueError(
             f"{where}: stage {stage} trains nothing, but training has {', '.join(training)}; remove it"
+        )
+    if stage == "cmal":
+        check_document_frequencies(
+            training.get("document_frequencies"),
+            reward=training.get("reward", get_task(task).default_reward),
+            where=f"{where}: training.",
         )
     recipe: Recipe = _parse(Recipe, parts, where=where)
     return dataclasses.replace(recipe, data=data, training=training)

@@ -25,7 +25,7 @@ from transformers import (
     set_seed,
 )
 
-from hf_cmal.data.columns import FEATURES, INPUT_IDS, REFERENCES, SOURCE
+from hf_cmal.data.columns import FEATURES, INPUT_IDS, REFERENCE_IDS, REFERENCES, SOURCE
 from hf_cmal.data.encoding import one_row_per_reference
 from hf_cmal.data.skipped import collect_skipped
 from hf_cmal.data.statistics import list_lengths
@@ -34,10 +34,12 @@ from hf_cmal.evaluation.evaluate import evaluate_systems
 from hf_cmal.evaluation.loading import check_positions, load_model, load_tokenizer
 from hf_cmal.evaluation.scoring import score_tokens
 from hf_cmal.models.nag.modeling_nag import NagForCaptioning, NagForTranslation
+from hf_cmal.rewards.document_frequencies import DocumentFrequencies
 from hf_cmal.tasks import Task, get_task
 from hf_cmal.training.checkpoints import last_complete_checkpoint
 from hf_cmal.training.cmal_trainer import CmalTrainer
 from hf_cmal.training.distillation import distill
+from hf_cmal.training.document_frequencies import DOCUMENT_FREQUENCIES, count_document_frequencies
 from hf_cmal.training.pseudo_targets import load_pseudo_targets
 from hf_cmal.training.recipe import RESOLVED_RECIPE, TRAINING_ARGUMENTS, Recipe, load_recipe, save_recipe
 from hf_cmal.training.sequence_trainer import SequenceTrainer
@@ -61,7 +63,11 @@ def run_stage(recipe: Recipe) -> None:
 
     Raises:
         ValueError: a training stage's folder holds a run of another recipe; the message names the difference.
+        FileNotFoundError: the recipe names document frequencies that are not there; the message names the
+            command that makes them.
     """
+    if named := recipe.training.get("document_frequencies"):
+        DocumentFrequencies.load(named)  # a file that cannot be read is found before anything else is done
     state = _processes(recipe)
     if recipe.stage in TRAINING_ARGUMENTS:
         with state.main_process_first():
@@ -146,15 +152,29 @@ def train_cmal(recipe: Recipe) -> None:
     student, tokenizer = _load(recipe.student, "student", task)
     set_seed(recipe.seed)
     fixed = task.length_mode == "fixed"
-    train = task.encode(
-        splits["train"], tokenizer, recipe.data, role="student",
-        num_agents=student.config.num_agents if fixed else None,
-    )  # fmt: skip
+    train = _encode_for_cmal(recipe, task, splits["train"], student, tokenizer)
     _train(
         CmalTrainer, recipe, task, student, tokenizer, train, splits["validation"], role="student",
         collate=task.collator(student, role="student", length_from="labels" if fixed else "first_reference"),
         decode=lambda ids: tokenizer.batch_decode(ids, skip_special_tokens=True),
     )  # fmt: skip
+
+
+def recipe_document_frequencies(recipe: Recipe) -> DocumentFrequencies:
+    """Counts what CIDEr-D needs as the recipe's own stage does: same rows, vocabulary and eos.
+
+    Raises:
+        ValueError: the recipe is of another stage than cmal.
+    """
+    if recipe.stage != "cmal":
+        raise ValueError(
+            f"the recipe is of stage {recipe.stage!r}; give one of stage 'cmal', whose student and training "
+            "references the frequencies are for, e.g. 05_cmal.yaml"
+        )
+    task, splits = _open(recipe)
+    student, tokenizer = _load(recipe.student, "student", task)
+    train = _encode_for_cmal(recipe, task, splits["train"], student, tokenizer)
+    return count_document_frequencies(train[REFERENCE_IDS], student.config, tokenizer)
 
 
 def evaluate(recipe: Recipe) -> None:
@@ -205,13 +225,21 @@ def _train(
     if recipe.validation_rows is not None:
         validation = validation.select(range(min(recipe.validation_rows, len(validation))))
     num_agents = model.config.num_agents if role == "student" and task.length_mode == "fixed" else None
-    # bf16 on a machine without an accelerator is refused unless the CPU is asked for
-    defaults: dict[str, Any] = {"use_cpu": not torch.accelerator.is_available()}
+    options: dict[str, Any] = {
+        # bf16 on a machine without an accelerator is refused unless the CPU is asked for
+        "use_cpu": not torch.accelerator.is_available(),
+        **recipe.training,
+        "output_dir": recipe.output_dir,
+        "seed": recipe.seed,
+    }
+    checkpoint = last_complete_checkpoint(recipe.output_dir)
     if recipe.stage == "cmal":
-        defaults["reward"] = task.default_reward
-    arguments = TRAINING_ARGUMENTS[recipe.stage](
-        **{**defaults, **recipe.training, "output_dir": recipe.output_dir, "seed": recipe.seed}
-    )
+        options.setdefault("reward", task.default_reward)
+        kept = Path(recipe.output_dir) / DOCUMENT_FREQUENCIES
+        # a run that goes on has the frequencies that it began with
+        if options.get("document_frequencies") is None and checkpoint is not None and kept.is_file():
+            options["document_frequencies"] = str(kept)
+    arguments = TRAINING_ARGUMENTS[recipe.stage](**options)
     trainer = trainer_class(
         model=model,
         args=arguments,
@@ -222,10 +250,17 @@ def _train(
         compute_metrics=_metrics_function(task, tokenizer, validation),
         **trainer_options,
     )
-    trainer.train(resume_from_checkpoint=last_complete_checkpoint(recipe.output_dir))
+    trainer.train(resume_from_checkpoint=checkpoint)
     with trainer.averaged_weights():
         trainer.save_model()
     trainer.save_state()
+
+
+def _encode_for_cmal(
+    recipe: Recipe, task: Task, rows: Dataset, student: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> Dataset:
+    num_agents = student.config.num_agents if task.length_mode == "fixed" else None
+    return task.encode(rows, tokenizer, recipe.data, role="student", num_agents=num_agents)
 
 
 def _metrics_function(
