@@ -29,7 +29,7 @@ format: $(DEV) ## Format the code and fix what the linter can fix
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-bench: $(RUNTIME) ## Run each script of benchmarks/
+bench: $(DEV) ## Run each script of benchmarks/
 	@ls benchmarks/*.py >/dev/null
 	@for script in benchmarks/*.py; do echo "== $$script" && $(VENV)/bin/python $$script || exit 1; done
 

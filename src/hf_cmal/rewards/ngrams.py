@@ -444,22 +444,41 @@ def _end_sentence(length: int, scratch: Scratch) -> None:
 
 
 @part
+def _is_cancelled(bound: Binding, scratch: Scratch) -> bool:
+    """Whether an edit left so little of a norm that what was subtracted from it has rounded it away.
+
+    Only CIDEr-D's totals are no whole numbers.
+    """
+    if bound.kind != CIDER_D:
+        return False
+    norms = scratch.totals.shape[0] - 2
+    for n in range(bound.max_order):
+        left, before = scratch.totals[norms, n], scratch.unedited[norms, n]
+        if scratch.totals[norms + 1, n] > 0.0 and left < 1e-6 * before:
+            return True
+    return False
+
+
+@part
 def _score_edit(
     lo: int, hi: int, read: int, length: int, new_read: int, new_length: int, b: int, root: int,
     bound: Binding, scratch: Scratch,
-) -> float:  # fmt: skip
-    """Scores the row whose words [lo, hi) are edited and emptied, and takes the edit back."""
+) -> Any:  # fmt: skip
+    """Scores the row whose words [lo, hi) are edited and emptied, and takes the edit back.
+
+    Returns the score, and whether it is none because of rounding.
+    """
     changed, num_silenced = scratch.changed, 0
     if new_read < read:  # an eos was written: the words behind it fall silent
         num_silenced = _change_known(hi, length, hi, length, -1, changed, 0, bound, scratch)
     num_changed = _add_written(lo, hi, new_length, root, num_silenced, bound, scratch)
     if new_read > read:  # the eos was overwritten: the words behind it come alive
         num_changed = _change_known(hi, new_length, hi, new_length, 1, changed, num_changed, bound, scratch)
-    reward = _score(new_length, b, bound, scratch)
+    reward, is_cancelled = _score(new_length, b, bound, scratch), _is_cancelled(bound, scratch)
     for at in range(num_changed):
         scratch.counts[changed[at]] += 1 if at < num_silenced else -1
     _copy(scratch.emptied, scratch.totals)
-    return reward
+    return reward, is_cancelled
 
 
 @kernel_without_allocation
@@ -472,7 +491,7 @@ def score_rows(
     """
     row, is_cider, max_order = scratch.row, bound.kind == CIDER_D, bound.max_order
     num_samples, num_edits = edits.position.shape[1], edits.position.shape[2]
-    spare = 4 * max_order  # more n-grams than an edit of two words makes
+    spare = scratch.nodes.size + 4 * max_order  # n-grams of a sentence, and more than two words make
     for b in range(begin, end):
         root = 0 if is_cider else b
         if is_cider:
@@ -483,7 +502,7 @@ def score_rows(
             num_words = rows.num_agents[b] if has_edits else length
             for i in range(num_words):
                 row[i] = rows.words[b, s, i]
-            if is_cider and scratch.num_nodes[0] + scratch.nodes.size + spare > scratch.own_weights.size:
+            if is_cider and scratch.num_nodes[0] + spare > scratch.own_weights.size:
                 _begin_input(b, scratch)
             _begin_sentence(num_words, length, root, bound, scratch)
             reward = _score(length, b, bound, scratch)
@@ -511,9 +530,19 @@ def score_rows(
                     last_lo, last_hi = lo, hi
                 for p in range(lo, hi):
                     row[p] = edits.words[b, s, m, p - lo]
-                edit_rewards[b, s, m] = _score_edit(
+                edit_rewards[b, s, m], is_cancelled = _score_edit(
                     lo, hi, read, length, new_read, new_length, b, root, bound, scratch
                 )
+                if is_cancelled:  # rarely: the edited sentence is scored by itself
+                    for at in range(num_covered):
+                        scratch.counts[scratch.covered[at]] += 1
+                    _end_sentence(length, scratch)
+                    _begin_sentence(new_length, new_length, root, bound, scratch)
+                    edit_rewards[b, s, m] = _score(new_length, b, bound, scratch)
+                    _end_sentence(new_length, scratch)
                 for p in range(lo, hi):
                     row[p] = rows.words[b, s, p]
+                if is_cancelled:
+                    _begin_sentence(num_words, length, root, bound, scratch)
+                    num_covered, last_lo = 0, -1
             _end_sentence(length, scratch)

@@ -154,7 +154,8 @@ class Reading:
         self, position: Ints, words: Ints, width: Ints, mask: NDArray[np.bool_]
     ) -> tuple[Ints, Ints, Ints]:
         """Positions counted in agents; of two words the one that is an agent's, of none neither."""
-        before: Ints = np.pad(np.cumsum(self.mask, axis=1, dtype=np.int64), ((0, 0), (1, 0)))  # agents before each position
+        # agents before each position
+        before: Ints = np.pad(np.cumsum(self.mask, axis=1, dtype=np.int64), ((0, 0), (1, 0)))
         inputs = np.arange(len(mask))[:, None, None]
         start = before[inputs, np.where(mask, position, 0)]
         stop = before[inputs, np.where(mask, position + width, 0)]

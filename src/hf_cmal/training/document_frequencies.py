@@ -1,8 +1,8 @@
 """Where CIDEr-D's document frequencies come from in a training: a file that is named, or the references.
 
 What a recipe or the arguments say about them is checked here. Frequencies that a training counts are kept
-beside its model, so that a run which goes on has those it began with; they are not published, for the n-grams
-of a corpus give away its sentences. How they are counted and stored is the rewards' affair.
+beside its model, so that a run which goes on has those it began with; they should not be published, for the
+n-grams of a corpus give away its sentences. How they are counted and stored is the rewards' affair.
 """
 
 from collections.abc import Sequence
