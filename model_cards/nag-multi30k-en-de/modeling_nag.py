@@ -401,10 +401,9 @@ class NagPreTrainedModel(PreTrainedModel):
             forbidden.add(self.config.eos_token_id)
         else:
             forbidden.discard(self.config.eos_token_id)
-        logits = logits.clone()
-        for word in forbidden - {None}:
-            logits[..., word] = -torch.inf
-        return logits
+        allowed = logits.new_zeros(logits.shape[-1])
+        allowed[sorted(forbidden - {None})] = -torch.inf
+        return logits + allowed  # added, for then the gradient needs no copy of the logits
 
     def length_loss(self, length_logits: Tensor, source_lengths: Tensor, target_lengths: Tensor) -> Tensor:
         """Cross-entropy of the true length offset of each input (Sec. 6.1.2), in float32; [B, 2m+1] -> [B].
