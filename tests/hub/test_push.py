@@ -23,6 +23,7 @@ LEFT_BEHIND = [
     "trainer_state.json",
     "checkpoint-10/model.safetensors",
     "runs/events",
+    "document_frequencies.safetensors",
 ]
 
 

@@ -173,7 +173,7 @@ def test_gleu_signature_names_the_orders():
 def test_an_unknown_reward_names_the_legal_ones():
     with pytest.raises(
         ValueError,
-        match=r"unknown reward 'glue'; legal names: gleu, cider-d, bleu, repetition, or a dotted path",
+        match=r"unknown reward 'glue'; legal names: gleu, cider-d, bleu, rouge-l, repetition, or a dotted",
     ):
         get_reward("glue")
     with pytest.raises(ValueError, match=r"no_such_module.*legal names"):

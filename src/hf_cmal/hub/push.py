@@ -10,7 +10,7 @@ from pathlib import Path
 from huggingface_hub import HfApi
 
 # Of use for resuming only. The first two are pickles, which nobody should have to trust in order to
-# translate.
+# translate; the n-grams of the last give away the sentences that were learnt from.
 TRAINING_STATE = [
     "*training_args.bin",
     "*optimizer.*",
@@ -20,6 +20,7 @@ TRAINING_STATE = [
     "*trainer_state.json",
     "checkpoint-*",
     "runs/*",
+    "*document_frequencies.safetensors",
 ]
 
 
