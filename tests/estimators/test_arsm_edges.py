@@ -74,6 +74,33 @@ def test_agents_after_the_eos_have_neither_edits_nor_gradient(name, options):
     assert without_eos[0, 2:].abs().sum() > 0.0
 
 
+@pytest.mark.parametrize("name", ["ar", "arsm"])
+def test_a_sample_in_which_an_agent_is_dead_adds_nothing_to_its_gradient(name):
+    problem = random_problem(2, num_agents=2, vocab_size=3, eos=0)
+    noise = torch.full((1, 2, 2, 3), 1 / 3, dtype=torch.float64)
+    noise[0, 0, 0], noise[0, 1, 0] = torch.tensor([[0.02, 0.5, 0.48], [0.9, 0.01, 0.09]])  # eos, no eos
+    noise[0, :, 1] = torch.tensor([0.05, 0.45, 0.5])
+    gradients = []
+    for some in (noise, noise[:, 1:]):
+        leaf = problem.logits[None].clone().requires_grad_()
+        estimator, mask = get_estimator(name), problem.agent_mask[None]
+        proposals = estimator.propose_from_noise(
+            leaf.detach().log_softmax(-1), mask, some, eos_token_id=problem.eos_token_id
+        )
+        assert proposals.alive[0, :, 1].tolist() == ([False, True] if some is noise else [True])
+        rewards = problem.reward.score(proposals.actions)
+        edit_rewards = None
+        if proposals.edits is not None:
+            edit_rewards = problem.reward.score_edits(proposals.actions, proposals.edits)
+        estimator.surrogate(
+            leaf.log_softmax(-1), proposals, rewards, edit_rewards, num_inputs=1
+        ).loss.backward()
+        gradients.append(leaf.grad[0, 1])
+    both, one_alive = gradients
+    assert one_alive.abs().max() > 0.01
+    torch.testing.assert_close(both, one_alive / 2)
+
+
 @pytest.mark.parametrize(("name", "options"), SUBJECTS)
 def test_a_batch_of_padding_alone_gives_zero_gradient(name, options):
     logits, mask = torch.zeros(2, 3, 5), torch.zeros(2, 3, dtype=torch.bool)

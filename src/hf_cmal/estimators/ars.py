@@ -87,10 +87,10 @@ class Ar:
         """See `Estimator.surrogate`. The advantages are None: all words have a gradient."""
         check_rewards(proposals, rewards, edit_rewards)
         policy = Policy.of(log_probs, proposals.alive.any(1))
-        of_alive = torch.where(proposals.alive, rewards[..., None], 0.0).to(policy.probs.dtype)
+        earned = torch.where(proposals.alive, rewards[..., None], 0.0).to(policy.probs.dtype)
         gradient = torch.zeros_like(policy.probs)
-        for noise, earned in zip(proposals.state, of_alive.unbind(1), strict=True):
-            gradient += ar_gradient(noise, policy.possible, earned.flatten())
+        for noise, of_sample in zip(proposals.state, earned.unbind(1), strict=True):
+            gradient += ar_gradient(noise, policy.possible, of_sample.flatten())
         return gradient_surrogate(log_probs, gradient, proposals, num_inputs=num_inputs)
 
 

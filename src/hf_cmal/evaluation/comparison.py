@@ -69,8 +69,8 @@ def comparison_table(results: Sequence[Mapping[str, Any]]) -> str | None:
         both = (name, name + POSTPROCESS)
         measured = [result for result in there if any(one in result["systems"] for one in both)]
         cells = [cell for one in both for cell in (_score(one, measured), _difference(one, measured))]
-        cells.append(_mean([_update_seconds(result, name) for result in measured], 2))
-        cells.append(_mean([_last_reward(result, name) for result in measured], 3))
+        cells.append(_rounded(_update_seconds(measured[0], name), 2))
+        cells.append(_rounded(_last_reward(measured[0], name), 3))
         lines.append(f"| {row_name(name, measured, results)} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", *_notes(there)])
 
@@ -79,8 +79,9 @@ def _notes(there: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         f"In brackets the middle {PERCENT} % of the differences on resampled sentences, for all systems and "
         f"seeds the same (Koehn 2004; {seeds(there)}): how much hangs on the sentences, not on the seeds. s "
-        "per update: forward pass, rewards and backward pass. Reward at the end: of the sampled sentences, "
-        f"mean of the last {LAST_POINTS} logged points.",
+        "per update (forward pass, rewards and backward pass) and reward at the end (of the sampled sentences, "
+        f"mean of the last {LAST_POINTS} logged points) are those of the first seed, for other seeds learn from "
+        "other batches.",
         "",
         f"- differences: `{there[0][COMPARISON]['signature']}`",
     ]
@@ -109,6 +110,5 @@ def _last_reward(result: Mapping[str, Any], name: str) -> float | None:
     return last_mean(rewards)[-1] if rewards else None
 
 
-def _mean(values: Sequence[float | None], digits: int) -> str:
-    known = [value for value in values if value is not None]
-    return f"{statistics.fmean(known):.{digits}f}" if known else "-"
+def _rounded(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
