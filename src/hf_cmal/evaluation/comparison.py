@@ -79,9 +79,9 @@ def _notes(there: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         f"In brackets the middle {PERCENT} % of the differences on resampled sentences, for all systems and "
         f"seeds the same (Koehn 2004; {seeds(there)}): how much hangs on the sentences, not on the seeds. s "
-        "per update (forward pass, rewards and backward pass) and reward at the end (of the sampled sentences, "
-        f"mean of the last {LAST_POINTS} logged points) are those of the first seed, for other seeds learn from "
-        "other batches.",
+        "per update: forward pass, rewards and backward pass. Reward at the end: of the sampled sentences, "
+        f"mean of the last {LAST_POINTS} logged points. Both are of the first seed: others learn from other "
+        "batches.",
         "",
         f"- differences: `{there[0][COMPARISON]['signature']}`",
     ]
